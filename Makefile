@@ -27,7 +27,7 @@ endif
 # Tests start many processes: without bytecode files, each of them compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-LOWEST_TESTS := tests/io tests/lda tests/kernels tests/cascade tests/detector tests/security tests/web
+LOWEST_TESTS := tests/io tests/lda tests/kernels tests/corrections tests/images tests/models tests/detector tests/security tests/web
 
 setup: $(STAMP)
 

@@ -1,1 +1,1 @@
-"""Ratios against peers, measured side by side in one run. They print JSON and are not tests."""
+"""Measurements that support decisions (docs/decisions.md), each in one run. They print JSON and are no tests."""

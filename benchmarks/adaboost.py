@@ -1,10 +1,13 @@
-"""AdaBoost, ours against scikit-learn's with depth-1 trees. `python -m benchmarks.adaboost`.
+"""Decision "Two AdaBoosts".
+
+AdaBoost, ours against scikit-learn's with depth-1 trees. `python -m benchmarks.adaboost`.
 
 The same 3,000 x 200 samples and the same number of rounds; times in turns, in one run; test errors over ten seeds.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 
 import numpy as np
@@ -13,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import AdaBoostClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from benchmarks.interleaved import summary, take_turns
+from benchmarks.measuring import summary, take_turns
 from whet.estimators.baselines import AdaBoost
 
 N, FEATURES, ROUNDS = 3_000, 200, 100
@@ -33,6 +36,7 @@ def theirs(seed: int = 0) -> AdaBoostClassifier:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     X, y = samples(N, 0)
     contestants = {"whet": lambda: AdaBoost(ROUNDS).fit(X, y), "scikit-learn": lambda: theirs().fit(X, y)}
     seconds = take_turns(contestants, turns=3, calls={"whet": 1, "scikit-learn": 1})

@@ -1,4 +1,6 @@
-"""OpenCV's face cascades, adopted and corrected: `python -m benchmarks.adopted_cascade`.
+"""Decision "Adopting only counts".
+
+OpenCV's face cascades, adopted and corrected: `python -m benchmarks.adopted_cascade`.
 
 Prints JSON. Each cascade is adopted with people of LFW, ten variations each, and images without faces. Then, in each
 draw, false positives in photographs of streets, cars and number plates are corrected one after the other: how many are
@@ -35,15 +37,15 @@ from benchmarks.correction_data import (
     images_without_faces,
     is_found,
     measure,
-    progress,
 )
 from benchmarks.corrections import corrections
+from benchmarks.measuring import cascade_model, progress
 from benchmarks.pasted_faces import scenes
 from whet.detector.base import DEFAULT_POINT
 from whet.detector.detector import Detector
-from whet.io.images import read_grey
+from whet.io.image_files import read_grey
+from whet.models.gslda.rejection import Variations
 from whet.training.adopt import adopt_patches
-from whet.training.positives import Variations
 
 CORRECTED = 20
 WINDOWS = 10  # variations of each face
@@ -67,7 +69,9 @@ def main() -> None:
             original, adopted, seconds = adopt(name, n, options.images, options.seed)
             setting = Setting(name, adopted, photographs, objects)
             run = {"cascade": name, "photographs": n, "seconds to adopt": round(seconds, 1)}
-            run |= {"negatives of a stage, fewest": min(stage.statistics[1].n for stage in adopted.base.stages)}
+            run |= {
+                "negatives of a stage, fewest": min(stage.statistics[1].n for stage in cascade_model(adopted).stages)
+            }
             run |= {"kilobytes": len(adopted.to_bytes()) // 1000}
             run |= {"same as OpenCV's": is_same(original, adopted, photographs[:20])}
             result["runs"].append(run | corrected(setting, options))
@@ -116,7 +120,7 @@ def adopt(name: str, n: int, n_images: int, seed: int) -> tuple[Detector, Detect
     seconds = time.perf_counter() - began
     reference = adopted.base.reference
     assert reference is not None
-    wrong = np.sort(reference.judge(adopted.cascade).negative)[::-1]
+    wrong = np.sort(reference.judge(adopted.only.corrected).negative)[::-1]
     adopted.set_operating_point(DEFAULT_POINT, float(wrong[reference.n_images]))
     return original, adopted, seconds
 

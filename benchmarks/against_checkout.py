@@ -1,18 +1,17 @@
-"""Compare this checkout with another one: detect, learn, train, update, start.
+"""Decision "This code against another checkout": both take turns.
 
 `python -m benchmarks.against_checkout ROOT` prints JSON. Each turn runs a fresh process of one checkout and then of the
 other, so that noise of the machine hits both. A process imports whet from its checkout, warms up, and reports the
-processor time of each job; `start` is the processor time of a whole process that loads the face detector and detects in
-a small image. Ratios are totals of this checkout over totals of the other: below 1, this one is faster. `results` holds
-hashes of what each checkout found, learned and trained. `new_steps` is the part of `train` that makes the reference set
-and tightens rejection thresholds, which older checkouts do not have; `train_without_new_steps` compares the rest.
+processor time of each job: detect with `face` and with a detector on channels, learn a correction, update a classifier,
+train a detector on channels and a cascade. `start` is the processor time of a whole process that loads `face` and
+detects in a small image. Ratios are totals of this checkout over totals of the other: below 1, this one is faster.
+`results` holds hashes of what each checkout detected, learned and trained.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib
 import json
 import os
 import subprocess
@@ -25,11 +24,13 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent.parent
 START = "import numpy, whet; whet.load('face').detect(numpy.arange(4096, dtype='uint8').reshape(64, 64))"
-OLD_SETTINGS = {
-    "max_stages": "stages",
-    "max_weak_learners": "learners",
-    "max_features": "most_features",
-    "negatives_per_stage": "n_negatives",
+CHANNELS = {"trees": 256}
+CASCADE = {
+    "features": "haar,lbp",
+    "max_stages": 3,
+    "max_weak_learners": 30,
+    "max_features": 4000,
+    "negatives_per_stage": 1500,
 }
 
 
@@ -105,20 +106,20 @@ def jobs() -> dict[str, Any]:
     table["update"] = timed(update(np))
     with tempfile.TemporaryDirectory() as folder:
         boxes = draw(Path(folder), np)
-        train(boxes)
-        new_steps = timed_new_steps()
-        table["train"] = timed(lambda: train(boxes))
-        table["new_steps"] = sum(new_steps)
-        table["train_without_new_steps"] = table["train"] - table["new_steps"]
-        trained = train(boxes)
+        trained = {}
+        for name, settings in (("channels", CHANNELS), ("cascade", CASCADE)):
+            trained[name] = whet.train(boxes, threads=1, **settings)  # warms up
+            table[f"train_{name}"] = timed(lambda settings=settings: whet.train(boxes, threads=1, **settings))
+        channels = trained["channels"]
+        table["detect_channels"] = timed(lambda: [channels.detect(one, threads=1) for one in images])
     corrected = detector.copy()
     corrected.learn(image, wrong, [False], threads=1)
     detections = [detector.detect(one).boxes.tobytes() + detector.detect(one).scores.tobytes() for one in images]
     table["results"] = {
         "detections": hashlib.sha256(b"".join(detections)).hexdigest()[:16],
         "base_id": detector.base_id[:16],
-        "learned": list(getattr(corrected, "learned", None) or corrected.n_examples),
-        "trained": trained.base_id[:16],
+        "corrected": hashlib.sha256(corrected.detect(image).scores.tobytes()).hexdigest()[:16],
+        **{name: one.base_id[:16] for name, one in trained.items()},
     }
     return table
 
@@ -130,33 +131,10 @@ def timed(work: Callable[[], object]) -> float:
     return time.process_time() - begun
 
 
-def timed_new_steps() -> list[float]:
-    """From now on, the processor seconds of each step of a training that older checkouts do not have."""
-    seconds: list[float] = []
-
-    def timed_step(make: Callable[..., object]) -> Callable[..., object]:
-        def wrapper(*args: object, **kwargs: object) -> object:
-            begun = time.process_time()
-            try:
-                return make(*args, **kwargs)
-            finally:
-                seconds.append(time.process_time() - begun)
-
-        return wrapper
-
-    for name, step in (("train", "make_reference"), ("cascade", "pruned")):
-        module = importlib.import_module(f"whet.training.{name}")
-        if hasattr(module, step):
-            setattr(module, step, timed_step(getattr(module, step)))
-    return seconds
-
-
 def update(np: Any) -> Callable[[], None]:  # noqa: ANN401 - numpy, imported after the path is set
     """Single updates of an online classifier with 200 weak learners."""
-    try:
-        from whet.estimators import OnlineGSLDA
-    except ImportError:
-        from whet import OnlineGSLDA  # type: ignore[attr-defined,no-redef]
+    from whet.estimators import OnlineGSLDA
+
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 3000)
     X = rng.normal(size=(3000, 400)) + 0.3 * y[:, None]
@@ -184,18 +162,6 @@ def draw(folder: Path, np: Any) -> Path:  # noqa: ANN401
         rows.append(f"{number}.png,{x},{y},60,30,box\n")
     (folder / "boxes.csv").write_text("".join(rows))
     return folder / "boxes.csv"
-
-
-def train(boxes: Path) -> Any:  # noqa: ANN401 - a detector of either checkout
-    """A small detector."""
-    import whet
-
-    settings = {"max_stages": 3, "max_weak_learners": 30, "max_features": 4000, "negatives_per_stage": 1500}
-    try:
-        # Before channels were the default, it was both families.
-        return whet.train(boxes, threads=1, features="haar,lbp", **settings)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return whet.train(boxes, threads=1, **{OLD_SETTINGS[name]: value for name, value in settings.items()})
 
 
 if __name__ == "__main__":

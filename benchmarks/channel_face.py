@@ -1,4 +1,6 @@
-"""A face detector of channels next to the bundled one, on pasted faces: `python -m benchmarks.channel_face`.
+"""Decision "The face detector stays a cascade".
+
+A face detector of channels next to the bundled one, on pasted faces: `python -m benchmarks.channel_face`.
 
 Trains on OpenCV's faces and on images without a face, those that the bundled detector was trained on, with default
 settings otherwise: on the crops as they are, and on the same crops pasted into the images, three in each, so that
@@ -15,6 +17,7 @@ import sys
 import time
 import warnings
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -27,9 +30,9 @@ from PIL import Image
 from scripts.train_face import split_faces, split_images
 
 import whet
-from benchmarks.interleaved import take_turns
+from benchmarks.face_speed import photographs
+from benchmarks.measuring import VGA, take_turns
 from benchmarks.pasted_faces import A_SCENE, Scene, scenes, window_scenes
-from benchmarks.scan import images
 from whet.detector.base import Reporting
 from whet.detector.detector import Detector
 from whet.evaluation.evaluation import evaluate_detections
@@ -53,7 +56,7 @@ def main() -> None:
     shown = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
     report: dict[str, Any] = {"options": shown, "versions": versions(), "training": {}}
     # Boxes of scenes are windows: without the bundled detector's box offset.
-    detectors = {"bundled": Detector(whet.load("face").base, reporting=Reporting())}
+    detectors = {"bundled": Detector.from_base(whet.load("face").base, reporting=Reporting())}
     for name in options.kinds:
         begun = time.process_time()
         with warnings.catch_warnings():
@@ -116,7 +119,7 @@ def speed(detectors: dict[str, Detector], n_images: int, n_turns: int) -> dict[s
     """Milliseconds of one thread for an image of 640 x 480 with faces of 24 pixels and more: the median image."""
     once = dict.fromkeys(detectors, 1)
     least: dict[str, list[float]] = {name: [] for name in detectors}
-    for image in images(n_images):
+    for image in islice(photographs(VGA), n_images):
         calls = {name: partial(one.detect, image, min_size=24, threads=1) for name, one in detectors.items()}
         for name, seconds in take_turns(calls, n_turns, once).items():
             least[name].append(1000 * min(seconds))

@@ -1,4 +1,6 @@
-"""A Dask cluster on this machine: two workers against one, bytes on the wire, memory. `python -m benchmarks.cluster`.
+"""Decision "Blocks of features are dealt out".
+
+A Dask cluster on this machine: two workers against one, bytes on the wire, memory. `python -m benchmarks.cluster`.
 
 Prints JSON. One worker and two take turns, as `--workers` starts them, with one thread each. A phase is mining with the
 bundled face detector, training of weak learners on all Haar features, or rounds of selection. `small job` is a training
@@ -24,18 +26,19 @@ from typing import Any
 import numpy as np
 from distributed import Client, LocalCluster
 from experiments.datasets import negative_images
+from experiments.mining import Miner
 from PIL import Image
 
 import whet
 from benchmarks.face_patches import WINDOW, face_patches
-from whet._kernels.workers import Cluster, Threads, Workers, connect
+from benchmarks.measuring import cascade_model
 from whet.detector.detector import Detector
 from whet.errors import DataNotFoundError
-from whet.features.haar import HaarPool
-from whet.features.training import train_weak_learners
 from whet.lda.selection import Candidates
-from whet.training.mining import Miner
-from whet.training.stage import train_stage
+from whet.models.gslda.fitting import train_stage
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.weak_training import train_weak_learners
+from whet.parallel.workers import Cluster, Threads, Workers, connect
 
 ROUNDS = 50
 
@@ -79,7 +82,7 @@ def two_against_one(one: Workers, two: Workers, n: int, n_images: int, turns: in
     """Seconds of each phase with one worker and with two, which take turns, and the ratio of each turn."""
     patches, is_positive, data = face_patches(n)
     pool, images = HaarPool.from_window(WINDOW), photographs(n_images)
-    cascade = whet.load("face").cascade
+    cascade = cascade_model(whet.load("face")).cascade
     names = "mining", "training of weak learners", f"{ROUNDS} rounds of selection"
     seconds: dict[str, list[list[float]]] = {name: [] for name in names}
     found = set()

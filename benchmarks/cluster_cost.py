@@ -1,4 +1,6 @@
-"""What a training of any size needs in cores, memory, network and hours. `python -m benchmarks.cluster_cost`.
+"""Decision "Cost of large trainings".
+
+What a training of any size needs in cores, memory, network and hours. `python -m benchmarks.cluster_cost`.
 
 Prints JSON. Constants are measured on one thread at small sizes. `check` predicts a larger size by them and measures
 it: the ratio is the error of the model. `plan` is the training that Xiao et al. (ICCV 2007) report: 500,000 positives
@@ -15,17 +17,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from experiments.mining import Miner
 
 import whet
 from benchmarks.cluster import photographs
 from benchmarks.face_patches import WINDOW, face_patches
-from whet._kernels.workers import Threads
-from whet.features.haar import HaarPool
-from whet.features.training import train_weak_learners
-from whet.training.mining import Miner
+from benchmarks.measuring import cascade_model
+from benchmarks.node import ALL_FEATURES
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.weak_training import train_weak_learners
+from whet.parallel.workers import Threads
 
 ALONE = Threads(1)
-ALL_FEATURES = 162_336
 WORD = 64
 
 
@@ -117,7 +120,7 @@ def phases(n: int, n_features: int, n_images: int, n_rounds: int) -> tuple[dict[
     """Processor seconds of each phase on one thread; words of a bit row, and windows."""
     patches, is_positive, _ = face_patches(n)
     pool = HaarPool.from_window(WINDOW).sample(n_features, np.random.default_rng(0))
-    cascade, images = whet.load("face").cascade, photographs(n_images)
+    cascade, images = cascade_model(whet.load("face")).cascade, photographs(n_images)
     train_weak_learners(pool.take(slice(64)), patches[::50], is_positive[::50], workers=ALONE)  # compile
     mining, mined = seconds_of(lambda: Miner(images, cascade.window, workers=ALONE).mine(cascade, 10**6, 1))
     stumps, (_, responses) = seconds_of(lambda: train_weak_learners(pool, patches, is_positive, workers=ALONE))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,12 @@ from numpy.typing import NDArray
 
 import whet
 from benchmarks.pasted_faces import scenes
-from whet.cascade.boxes import box_iou
+from whet.corrections.box_windows import SAME
 from whet.detector.base import DEFAULT_POINT
-from whet.detector.corrections import SAME
 from whet.detector.detector import Detector
+from whet.images.boxes import box_iou
 from whet.io.annotations.formats import read_annotations
-from whet.io.images import as_rgb, read_grey
+from whet.io.image_files import as_rgb, read_grey
 
 Grey = NDArray[np.uint8]  # or RGB, for a channel detector
 Boxes = NDArray[np.float64]
@@ -142,10 +141,6 @@ def compared(draws: list[tuple[dict[str, float], dict[str, float]]]) -> dict[str
             rows[name] |= {"interval": np.quantile(ratios, [0.025, 0.975]).round(3).tolist()}
             rows[name] |= {"worst": round(float((after / np.maximum(before, 1)).max()), 3)}
     return rows
-
-
-def progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, eq=False)

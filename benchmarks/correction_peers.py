@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.correction_data import Mistake
-from whet.cascade.boxes import box_iou
-from whet.cascade.cascade import Cascade
-from whet.cascade.detect import report
-from whet.cascade.pyramid import Pyramid
-from whet.cascade.scan import scan_pyramid
-from whet.detector.base import Delta, DetectorBase
-from whet.detector.corrections import SAME, false_positive_record
-from whet.detector.derive import count_responses
+from benchmarks.measuring import cascade_model
+from whet.corrections.box_windows import SAME, false_positive_record
+from whet.corrections.records import image_hash
+from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
-from whet.detector.records import image_hash
+from whet.images.boxes import box_iou
+from whet.images.grouping import report
+from whet.images.pyramid import Pyramid
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.example_counts import ExampleCounts
 
 # The margin, in units of |w|, that SGD goes for.
 MARGIN = 0.2
@@ -27,40 +27,43 @@ SHARE, ROUNDS, GROWTH = 0.04, 4, 2
 
 def weights(detector: Detector, mistakes: Sequence[Mistake]) -> Detector:
     """The rule of earlier versions: the windows that fired count as heavy samples, until they are gone."""
-    base = detector.base
-    single = max(1, round(SHARE * min(stage.statistics[1].n for stage in base.stages if stage.learns)))
-    counts = Delta.empty(base.sizes)
+    base, model = detector.base, cascade_model(detector)
+    single = max(1, round(SHARE * min(stage.statistics[1].n for stage in model.stages if stage.learns)))
+    counts: ExampleCounts | None = None
     corrected = detector
     for mistake in mistakes:
         pyramid = Pyramid.from_image(mistake.image, base.window)
         for turn in range(ROUNDS):
-            fired = scan_pyramid(corrected.cascade, pyramid)
-            found = report(fired, offset=detector.box_offset)
-            hits = np.flatnonzero(box_iou(mistake.box[None], found.boxes)[0] >= SAME)
-            rows = np.flatnonzero(np.isin(found.group, hits))
+            fired = corrected.model.scan(pyramid)
+            detections = report(fired, offset=detector.box_offset)
+            hits = np.flatnonzero(box_iou(mistake.box[None], detections.boxes)[0] >= SAME)
+            rows = np.flatnonzero(np.isin(detections.group, hits))
             if not len(rows):
                 break
-            responses, _ = base.cascade.respond(pyramid.patches(fired.index.take(rows)))
-            each = np.full(len(rows), max(1, GROWTH**turn * single // len(rows)), np.int64)
-            counts = counts + count_responses(base, responses, np.zeros(len(rows), np.bool_), each)
-            corrected = Detector(base, counts, detector.reporting)
+            responses, _ = model.responses(pyramid, fired.index.take(rows))
+            times = np.full(len(rows), max(1, GROWTH**turn * single // len(rows)), np.int64)
+            new = model.count(responses, np.zeros(len(rows), np.bool_), times)
+            counts = new if counts is None else counts + new
+            corrected = Detector.from_base(base, counts, detector.reporting)
     return corrected
 
 
 def sgd(detector: Detector, mistakes: Sequence[Mistake]) -> Detector:
     """Hinge-loss steps on the same windows, each in the stage with its least margin, until they are rejected surely."""
-    base = detector.base
-    stages = list(detector.cascade.stages)
+    model = cascade_model(detector)
+    trained, units, columns = model.cascade.stages, model.units, model.votes.columns
+    stages = list(trained)
     for mistake in mistakes:
-        pyramid = Pyramid.from_image(mistake.image, base.window)
+        pyramid = Pyramid.from_image(mistake.image, model.window)
         record = false_positive_record(
-            base, detector.box_offset, pyramid, image_hash(mistake.image), mistake.box, np.empty((0, 4))
+            model, detector.box_offset, pyramid, image_hash(mistake.image), mistake.box, np.empty((0, 4))
         )
-        bits = record.unpacked(base.cascade.n_weak)
-        least = np.argmin(base.cascade.margins(bits) / base.lengths, axis=1)
+        bits = record.responses.bits.astype(np.float64)
+        margins = [bits[:, part] @ stage.coef - stage.threshold for part, stage in zip(columns, trained, strict=True)]
+        least = np.argmin(np.array(margins).T / units, axis=1)
         for number in np.unique(least).tolist():
-            length, run = float(base.lengths[number]), stages[number]
-            x = bits[least == number][:, base.cascade.columns[number]].astype(np.float64)
+            length, run = float(units[number]), stages[number]
+            x = bits[least == number][:, columns[number]]
             coef, threshold = run.coef.copy(), run.threshold
             for _ in range(200):
                 late = x[x @ coef - threshold > -MARGIN * length]
@@ -69,11 +72,5 @@ def sgd(detector: Detector, mistakes: Sequence[Mistake]) -> Detector:
                 step = 0.05 * length / (1 + late.sum(axis=1).mean())
                 coef, threshold = coef - step * late.mean(axis=0), threshold + step
             stages[number] = replace(run, coef=coef, threshold=threshold, rejection_thresholds=None)
-    return _Fixed(detector, replace(detector.cascade, stages=tuple(stages)))
-
-
-class _Fixed(Detector):
-    """A detector with weights of another rule."""
-
-    def __init__(self, detector: Detector, cascade: Cascade) -> None:
-        super().__init__(DetectorBase(cascade.window, cascade.stages, cascade.min_sigma), None, detector.reporting)
+    fixed = CascadeModel(model.window, tuple(stages), model.min_sigma)
+    return Detector.from_base(DetectorBase(fixed), None, detector.reporting)

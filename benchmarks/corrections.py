@@ -1,4 +1,6 @@
-"""Corrections: help and harm, on this image and on others. `python -m benchmarks.corrections`.
+"""Decision "A correction is a known neighbour".
+
+Corrections: help and harm, on this image and on others. `python -m benchmarks.corrections`.
 
 Prints JSON. Each draw takes other images, other mistakes and another order. `before` and `after` are totals over draws;
 `ratio` is after / before with a 95 % interval by bootstrap over draws; points of recall are means with the same
@@ -55,15 +57,15 @@ from benchmarks.correction_data import (
     measure,
     plates,
     point_of,
-    progress,
 )
 from benchmarks.correction_peers import sgd, weights
-from whet.cascade.boxes import box_iou
+from benchmarks.measuring import progress
 from whet.cli.main import app
-from whet.detector.corrections import SAME
+from whet.corrections.box_windows import SAME
+from whet.corrections.records import image_hash
 from whet.detector.detector import Detector
-from whet.detector.records import image_hash
 from whet.errors import BoxError
+from whet.images.boxes import box_iou
 
 COUNTS = (1, 5, 20, 100)
 PEER_COUNTS = (20,)
@@ -78,7 +80,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", default=["false positives", "misses", "camera", "cost"])
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--seed", type=int, default=2026)
-    parser.add_argument("--retrain", type=int, default=0, metavar="DRAWS", help="train anew for so many draws (plates)")
+    parser.add_argument("--retrain", type=int, default=0, metavar="DRAWS", help="draws that train again (plates)")
     parser.add_argument("--development", action="store_true", help="other images, to choose settings by (face)")
     options = parser.parse_args()
     if options.development and options.model != "face":
@@ -118,7 +120,7 @@ def false_positives(setting: Setting, options: argparse.Namespace) -> dict[str, 
         rng = np.random.default_rng([options.seed, draw])
         others, mistakes = drawn_false_positives(setting, rng, max(COUNTS))
         before = measure(setting.detector, others, setting.objects).counts(point_of(setting.detector))
-        methods = {"corrections": corrections} if setting.detector.cascade.uses_channels else METHODS
+        methods = {"corrections": corrections} if setting.detector.model.family != "gslda" else METHODS
         for name, method in methods.items():
             for n in COUNTS if name == "corrections" else PEER_COUNTS:
                 corrected = method(setting.detector, mistakes[:n])

@@ -1,4 +1,6 @@
-"""A small face detector of one feature family, as an OpenCV file: `python -m benchmarks.exported_face LBP face.xml`.
+"""Decision "Integer stage sums".
+
+A small face detector of one feature family, as an OpenCV file: `python -m benchmarks.exported_face LBP face.xml`.
 
 Trained as `scripts.train_face` trains the detector that ships, but with fewer windows and looser goals, in minutes;
 hard stages, so that the file decides as the detector does.
@@ -11,10 +13,11 @@ from pathlib import Path
 
 from scripts.train_face import WINDOW, show, split_faces, split_images
 
-from whet.features.haar import HaarPool
-from whet.features.integral import FeatureFamily
-from whet.features.lbp import BlockPatternPool
-from whet.opencv.export import write_opencv
+from benchmarks.measuring import cascade_model
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.integral import FeatureFamily
+from whet.models.gslda.lbp import BlockPatternPool
+from whet.opencv.xml_writer import write_opencv
 from whet.training.config import TrainingConfig
 from whet.training.train import train_detector
 
@@ -42,7 +45,7 @@ def main() -> None:
     family: FeatureFamily = FAMILIES[options.family].from_window(WINDOW)
     detector, result = train_detector(family, split_faces()[0][:5000], split_images()[0], CONFIG, show)
     print(result)
-    print(write_opencv(detector.cascade, options.xml))
+    print(write_opencv(cascade_model(detector).cascade, options.xml))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Exported files in OpenCV 4, in OpenCV 5 and in whet: `python -m benchmarks.exported_in_opencv5 OTHER/bin/python`.
+"""Decision "Exported files decide alike".
+
+Exported files in OpenCV 4, in OpenCV 5 and in whet: `python -m benchmarks.exported_in_opencv5 OTHER/bin/python`.
 
 Prints JSON. The other Python has `opencv-contrib-python-headless` 5; OpenCV 4 is that of this environment. Small
 detectors are trained and exported as in `benchmarks.soft_export` (a hard Haar cascade, an LBP cascade, a soft Haar
@@ -22,15 +24,16 @@ from numpy.typing import NDArray
 from scripts.train_face import WINDOW, split_faces, split_images
 
 from benchmarks import opencv_windows
+from benchmarks.measuring import cascade_model
 from benchmarks.opencv_agreement import chosen
 from benchmarks.soft_export import trained
-from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import Pyramid
-from whet.features.haar import HaarPool
-from whet.features.lbp import BlockPatternPool
-from whet.io.images import read_grey
+from whet.images.pyramid import Pyramid
+from whet.io.image_files import read_grey
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.lbp import BlockPatternPool
 from whet.opencv import CascadeClassifier, write_opencv
-from whet.opencv.export import Exported
+from whet.opencv.xml_writer import Exported
 
 # A window of any size of an image, taken at random: nearly all are rejected, as nearly all of a scan are.
 WINDOWS_PER_IMAGE = 500
@@ -83,7 +86,7 @@ def exported(folder: Path, seed: int) -> dict[Path, tuple[Cascade, Exported]]:
     made: dict[Path, tuple[Cascade, Exported]] = {}
     kinds = {"hard Haar": (HaarPool, False), "LBP": (BlockPatternPool, False), "soft Haar": (HaarPool, True)}
     for name, (family, soft) in kinds.items():
-        cascade = trained(family.from_window(WINDOW), soft=soft, seed=seed).cascade
+        cascade = cascade_model(trained(family.from_window(WINDOW), soft=soft, seed=seed)).cascade
         for early_exits in ("doubling", "all") if soft else ("doubling",):
             path = folder / (f"{name}, {early_exits}.xml" if soft else f"{name}.xml")
             made[path] = cascade, write_opencv(cascade, path, early_exits=early_exits)

@@ -1,4 +1,6 @@
-"""The choices of the face detector, on pasted faces. `python -m benchmarks.face_choices [FILE]`.
+"""Decision "Scores and grouping of the face detector".
+
+The choices of the face detector, on pasted faces. `python -m benchmarks.face_choices [FILE]`.
 
 Prints JSON: per cent of the faces found at given numbers of false positives in 200 easy and 200 hard scenes (see
 `benchmarks.pasted_faces`), for each way to score and to group windows, and for stages with and without rejection
@@ -19,13 +21,14 @@ from experiments.mit_cmu import faces_at
 from experiments.report import versions
 
 import whet
+from benchmarks.measuring import cascade_model
 from benchmarks.pasted_faces import Scene, scenes
-from whet.cascade.cascade import Cascade
-from whet.cascade.detect import Grouping, group_windows
-from whet.cascade.detections import FiredWindows
-from whet.cascade.pyramid import Pyramid
-from whet.cascade.scan import scan_images, scan_pyramid
 from whet.evaluation.evaluation import Evaluation, evaluate_detections
+from whet.images.detections import FiredWindows
+from whet.images.grouping import Grouping, group_windows
+from whet.images.pyramid import Pyramid
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade_scan import scan_images, scan_pyramid
 
 FALSE_POSITIVES = (1, 5, 10, 20, 40, 80)
 GROUPINGS: tuple[Grouping, ...] = ("peaks", "nms")
@@ -43,7 +46,7 @@ def main() -> None:
     parser.add_argument("model", nargs="?", default="face", help="a bundled name or a model file")
     parser.add_argument("--scenes", type=int, default=200)
     options = parser.parse_args()
-    soft = whet.load(options.model).cascade
+    soft = cascade_model(whet.load(options.model)).cascade
     hard = replace(soft, stages=tuple(replace(stage, rejection_thresholds=None) for stage in soft.stages))
     kinds = {"easy": scenes(options.scenes), "hard": scenes(options.scenes, hard=True)}
     report: dict[str, Any] = {"false positives": FALSE_POSITIVES, "versions": versions()}

@@ -1,15 +1,14 @@
-"""Patches for benchmarks: OpenCV's faces and windows of images without a face, or noise where they are not."""
+"""Patches for `node` and `cluster`: OpenCV's faces and windows of images without a face, or noise without data."""
 
 from __future__ import annotations
 
 import numpy as np
 from experiments.datasets import faces24, negative_images
+from experiments.random_windows import windows_of_images
 from numpy.typing import NDArray
+from scripts.train_face import WINDOW
 
 from whet.errors import DataNotFoundError
-from whet.training.negatives import windows_of_images
-
-WINDOW = (24, 24)
 
 
 def face_patches(n: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.bool_], str]:

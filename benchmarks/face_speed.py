@@ -1,4 +1,6 @@
-"""The face detector next to OpenCV's cascades and to YuNet, a deep detector: `python -m benchmarks.face_speed`.
+"""Decision "Speed of the face detector".
+
+The face detector next to OpenCV's cascades and to YuNet, a deep detector: `python -m benchmarks.face_speed`.
 
 Prints JSON: milliseconds of processor and of time per image, on photographs of 640 x 480 and of 1920 x 1080, on one
 thread and on all. All contestants take turns on each photograph, so that noise of the machine hits all of them; the
@@ -39,17 +41,18 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import whet
-from whet._kernels.threads import available_threads
-from whet.cascade.detect import report
-from whet.cascade.pyramid import Pyramid
-from whet.cascade.scan import COARSE, scan_images, scan_pyramid
-from whet.io.images import read_grey
+from benchmarks.measuring import HD, VGA, cascade_model
+from whet.images.grouping import report
+from whet.images.pyramid import Pyramid
+from whet.io.image_files import read_grey
+from whet.models.gslda.cascade_scan import COARSE, scan_images, scan_pyramid
 from whet.opencv import CascadeClassifier
+from whet.parallel.threads import available_threads
 
 Grey = NDArray[np.uint8]
 Method = Callable[[Grey], object]
 
-SIZES = {"640 x 480": (480, 640), "1920 x 1080": (1080, 1920)}
+SIZES = {"640 x 480": VGA, "1920 x 1080": HD}
 OURS = "whet face"
 WEIGHTS = "face_detection_yunet_2023mar.onnx"
 START = {
@@ -168,7 +171,7 @@ def measured(methods: dict[str, Method], images: list[Grey], turns: int) -> dict
 
 def windows(model: str, images: list[Grey]) -> dict[str, float]:
     """Windows of an image, those with contrast, and weak learners of scans with and without the coarse pass."""
-    cascade = whet.load(model).cascade
+    cascade = cascade_model(whet.load(model)).cascade
     n_windows = n_contrast = n_full = n_fast = 0
     for image in images:
         levels = [level.image for level in Pyramid.from_image(image, cascade.window).levels]
@@ -185,7 +188,7 @@ def windows(model: str, images: list[Grey]) -> dict[str, float]:
 
 def parts(model: str, images: list[Grey], turns: int) -> dict[str, float]:
     """Processor milliseconds an image on one thread: levels, coarse pass, rest of the scan, grouping; limits."""
-    cascade = whet.load(model).cascade
+    cascade = cascade_model(whet.load(model)).cascade
     assert cascade.coarse is not None
     seconds, n_pixels, n_evaluated = np.zeros(4), 0, 0
     for image in images:

@@ -1,4 +1,6 @@
-"""Sites that learn apart, merged into one detector: `python -m benchmarks.federated`.
+"""Decision "A merge adds everything since the base".
+
+Sites that learn apart, merged into one detector: `python -m benchmarks.federated`.
 
 Five sites learn 2,000 of OpenCV's faces each, as examples of the bundled face detector. `whet merge` makes one file of
 theirs, and `whet unlearn --site` takes each of them out again. Prints JSON: whether the files equal, byte for byte,
@@ -23,10 +25,10 @@ from experiments.report import versions
 from numpy.typing import NDArray
 
 import whet
-from whet.cascade.pyramid import WindowIndex
-from whet.detector.corrections import example_record
+from whet.corrections.box_windows import example_record
+from whet.corrections.records import Record, image_hash
 from whet.detector.detector import Detector
-from whet.detector.records import Record, image_hash
+from whet.images.pyramid import WindowIndex
 
 Faces = NDArray[np.uint8]
 

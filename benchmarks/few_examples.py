@@ -1,4 +1,6 @@
-"""Average precision by number of training boxes and training time: `python -m benchmarks.few_examples`.
+"""Decision "Few examples".
+
+Average precision by number of training boxes and training time: `python -m benchmarks.few_examples`.
 
 Each run chooses whole images of a set's train part at random until they hold the number of boxes, trains a method on
 them, and evaluates it on the test part. Images without the object cost no boxes: every run gets all of them. Sets that
@@ -65,7 +67,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Run:
-    """One training: a method on so many boxes of a set, chosen by the seed, with a limit in minutes on two cores."""
+    """One training: a method on some boxes of a set, chosen by the seed, with a limit in minutes on two cores."""
 
     set: str
     boxes: int
@@ -306,7 +308,7 @@ def measured(run: Run, threads: int, weights: Path | None = None) -> Record:
 
 
 def limit_core_seconds(seconds: float) -> None:
-    """Kill this process once it has used so many more core seconds; 0 removes the limit.
+    """Kill this process once it has used this number of core seconds more; 0 removes the limit.
 
     The signal keeps its default action, so that it ends compiled code as well.
     """
@@ -407,7 +409,7 @@ def trees_within(expected: Callable[[int], float], core_seconds: float) -> int:
 
 def whet_method() -> Method:
     """Boosted trees on channels, with as many trees as fit the limit."""
-    from whet._kernels.workers import Threads
+    from whet.parallel.workers import Threads
     from whet.training.config import TrainingConfig
     from whet.training.preparation import prepare
     from whet.training.train import train_prepared

@@ -1,4 +1,4 @@
-"""Detectors on histograms of oriented gradients, to compare with: dlib's trainer and OpenCV's people detector."""
+"""Peers of `few_examples` on histograms of oriented gradients: dlib's trainer and OpenCV's people detector."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from whet.io.annotations.annotation import AnnotatedImage
-from whet.io.images import as_rgb
+from whet.io.image_files import as_rgb
 
 if TYPE_CHECKING:
     from benchmarks.few_examples import Method, Run, Trained

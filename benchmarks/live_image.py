@@ -1,4 +1,6 @@
-"""The cost of the live image of `whet watch --show`: frames per second without it, with it, and with a viewer.
+"""Decision "The live page is the studio's".
+
+The cost of the live image of `whet watch --show`: frames per second without it, with it, and with a viewer.
 
     python -m benchmarks.live_image
 

@@ -1,15 +1,15 @@
-"""A node at full scale: every Haar feature of a 24 x 24 window, 200 weak learners. `python -m benchmarks.node`.
+"""Decision "Packed responses".
+
+A node at full scale: every Haar feature of a 24 x 24 window, 200 weak learners. `python -m benchmarks.node`.
 
 Prints JSON: seconds of every phase (on the clock, and of all processors together, which a busy machine disturbs
 less) and peak memory, for growing numbers of samples and of features. Each size runs in a process of its own.
-If WHET_TRAINCASCADE names an `opencv_traincascade`, both train one stage on the same patches.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.face_patches import WINDOW, face_patches
-from whet._kernels.threads import available_threads
-from whet.features.haar import HaarPool
-from whet.features.integral import IntegralStack
-from whet.features.training import train_weak_learners
-from whet.training.stage import GreedyLDA, train_stage
+from whet.models.gslda.fitting import GreedyLDA, train_stage
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.integral import IntegralStack
+from whet.models.gslda.weak_training import train_weak_learners
+from whet.parallel.threads import available_threads
 
 ALL_FEATURES = 162_336
 SAMPLES = (5_000, 10_000, 20_000, 40_000)
@@ -42,10 +42,6 @@ def main() -> None:
     results: dict[str, Any] = {"threads": available_threads()}
     results["by samples"] = [in_a_process(n, ALL_FEATURES, options.weak) for n in SAMPLES]
     results["by features"] = [in_a_process(20_000, m, options.weak) for m in FEATURES]
-    if os.environ.get("WHET_TRAINCASCADE"):
-        from benchmarks.traincascade import against_traincascade
-
-        results["opencv_traincascade"] = against_traincascade(os.environ["WHET_TRAINCASCADE"])
     print(json.dumps(results, indent=1))
 
 

@@ -1,4 +1,6 @@
-"""One more sample: OnlineGSLDA against what else can learn from it. `python -m benchmarks.online_update`.
+"""Decision "One rank-one update per sample".
+
+One more sample: OnlineGSLDA against what else can learn from it. `python -m benchmarks.online_update`.
 
 Every contestant sees the same stream of binary responses, correlated as stumps on images are. `whet update`
 includes new coefficients and threshold, which are read after every sample. `whet partial_fit` is the same through
@@ -21,7 +23,7 @@ from river import ensemble
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import SGDClassifier
 
-from benchmarks.interleaved import summary, take_turns
+from benchmarks.measuring import summary, take_turns
 from whet.estimators import OnlineGSLDA
 
 N_START = 2000

@@ -1,4 +1,6 @@
-"""Whether whet finds what OpenCV finds, file by file: `python -m benchmarks.opencv_agreement`.
+"""Decision "The same windows as OpenCV".
+
+Whether whet finds what OpenCV finds, file by file: `python -m benchmarks.opencv_agreement`.
 
 Every cascade that comes with OpenCV, on images with faces (MIT+CMU) and without (`negatives`): the raw windows
 (minNeighbors = 0) as sets, those that one side has and the other has not, and the grouped boxes with the default
@@ -20,7 +22,7 @@ from experiments.mit_cmu import labelled_images
 from experiments.report import versions
 from numpy.typing import NDArray
 
-from whet.io.images import read_grey
+from whet.io.image_files import read_grey
 from whet.opencv import CascadeClassifier
 
 Window = tuple[int, int, int, int]

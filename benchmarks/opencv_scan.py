@@ -1,4 +1,6 @@
-"""Cascades in OpenCV's format, whet against OpenCV: `python -m benchmarks.opencv_scan --xml face.xml`.
+"""Decision "Integer stage sums".
+
+Cascades in OpenCV's format, whet against OpenCV: `python -m benchmarks.opencv_scan --xml face.xml`.
 
 Prints JSON. Both run `detectMultiScale` with the default arguments on the same images and find the same boxes, which
 is checked, as are the windows before grouping; both count the same windows. Contestants take turns; the fastest turn is
@@ -21,14 +23,14 @@ from experiments.datasets import negative_images
 from experiments.report import versions
 from numpy.typing import NDArray
 
-from benchmarks.opencv_scan_parts import parts
+from benchmarks.measuring import HD, VGA
 from whet.errors import DataNotFoundError
-from whet.io.images import read_grey
+from whet.io.image_files import read_grey
 from whet.opencv import CascadeClassifier
 from whet.opencv.classifier import levels_of, scales_between
 
 CASCADES = ("frontalface_default", "frontalface_alt2")
-SHAPES = ((480, 640), (1080, 1920))
+SHAPES = (VGA, HD)
 GreyImage = NDArray[np.uint8]
 
 
@@ -63,7 +65,7 @@ def image_of(shape: tuple[int, int]) -> GreyImage:
 
 
 def measure(path: Path, image: GreyImage, threads: int, turns: int) -> dict[str, Any]:
-    """Milliseconds, windows a second, how many times as long OpenCV takes, and what takes our time."""
+    """Milliseconds, windows a second, and how many times as long OpenCV takes."""
     ours, theirs = CascadeClassifier(path, threads=threads), cv2.CascadeClassifier(str(path))
     cv2.setNumThreads(threads)
     same = all(found(ours, image, n) == found(theirs, image, n) for n in (0, 3))
@@ -82,7 +84,6 @@ def measure(path: Path, image: GreyImage, threads: int, turns: int) -> dict[str,
         "opencv takes times ours (least)": round(min(wall["opencv"]) / min(wall["whet"]), 2),
         "opencv takes times ours (median of turns)": ratio(wall),
         "opencv takes times ours (processor, least)": round(min(processor["opencv"]) / min(processor["whet"]), 2),
-        **({"parts, processor ms": parts(path, image, turns)} if threads == 1 else {}),
     }
 
 

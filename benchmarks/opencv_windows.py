@@ -1,4 +1,6 @@
-"""The windows that OpenCV accepts, as JSON: `python benchmarks/opencv_windows.py IMAGES.npz FILE.xml ...`.
+"""Decision "Exported files decide alike".
+
+The windows that OpenCV accepts, as JSON: `python benchmarks/opencv_windows.py IMAGES.npz FILE.xml ...`.
 
 Needs OpenCV and NumPy alone, so that an environment with another OpenCV, and without whet, can run it. The NPZ has
 images under any names; `patches` (n, height, width), if present, are classified as one window each.
@@ -6,8 +8,8 @@ images under any names; `patches` (n, height, width), if present, are classified
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from typing import Any
 
 import cv2
@@ -17,9 +19,13 @@ Windows = list[list[int]]
 
 
 def main() -> None:
-    arrays = dict(np.load(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("images", help="NPZ file")
+    parser.add_argument("files", nargs="+", help="cascades as XML")
+    options = parser.parse_args()
+    arrays = dict(np.load(options.images))
     patches = arrays.pop("patches", np.empty((0, 0, 0), np.uint8))
-    files = {path: report(cv2.CascadeClassifier(path), list(arrays.values()), patches) for path in sys.argv[2:]}
+    files = {path: report(cv2.CascadeClassifier(path), list(arrays.values()), patches) for path in options.files}
     print(json.dumps({"opencv": cv2.__version__, "files": files}))
 
 

@@ -1,4 +1,4 @@
-"""Faces pasted into images without any: the scenes on which choices about the face detector are made.
+"""Scenes for `face_choices`, `channel_face`, `corrections` and `adopted_cascade`: faces pasted into images.
 
 Faces are of LFW and images are those held out from the training of the face detector (`scripts.train_face`), so that
 neither was used in training, and no test set is needed. Half of the scenes are hard: small, faint, turned, blurred and
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scripts.train_face import split_images
 
-from whet.io.images import read_grey
+from whet.io.image_files import read_grey
 
 GreyImage = NDArray[np.uint8]
 Floats = NDArray[np.float64]

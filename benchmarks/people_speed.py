@@ -1,4 +1,6 @@
-"""Time per image of a detector of people, of OpenCV's, and of a cascade: `python -m benchmarks.people_speed MODEL`.
+"""Decision "Speed of people".
+
+Time per image of a detector of people, of OpenCV's, and of a cascade: `python -m benchmarks.people_speed MODEL`.
 
 MODEL is a channel detector of people: `python -m benchmarks.objects --sets inria_person --save DIR` makes one. Images
 of 640 x 480 are cut from the test images of INRIA; objects are searched from 100 pixels of height up, on one thread.
@@ -22,9 +24,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import whet
-from whet.io.images import as_grey, as_rgb
+from benchmarks.measuring import VGA
+from whet.io.image_files import as_grey, as_rgb
 
-SIZE = (640, 480)
+SIZE = VGA[::-1]
 SMALLEST = 100
 # OpenCV's window for people has 64 x 128 pixels, 96 of them the person; steps as in its sample program.
 HOG_SCALE, HOG_STRIDE, HOG_PERSON = 1.05, (8, 8), 96

@@ -1,4 +1,6 @@
-"""Memory, file handles and threads while whet runs for long: `python -m benchmarks.soak --minutes 60`.
+"""Decision "Long use".
+
+Memory, file handles and threads while whet runs for long: `python -m benchmarks.soak --minutes 60`.
 
 Three programs run side by side, each in a process of its own, and every round ends where it began:
 

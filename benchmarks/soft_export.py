@@ -1,4 +1,6 @@
-"""The cost of OpenCV's format for a soft cascade: `python -m benchmarks.soft_export`.
+"""Decision "Early exits in OpenCV's format".
+
+The cost of OpenCV's format for a soft cascade: `python -m benchmarks.soft_export`.
 
 Prints JSON. A small soft cascade of Haar stumps is trained on `faces_opencv24` and exported with all rejection
 thresholds, with those after 1, 2, 4, ... learners, and with none. For each file: stages, stumps, bytes, and the number
@@ -17,20 +19,20 @@ from typing import Any, get_args
 
 import numpy as np
 from experiments.report import versions
-from scripts.train_face import split_faces, split_images
+from scripts.train_face import WINDOW, split_faces, split_images
 
 import whet
-from whet.cascade.pyramid import Pyramid
-from whet.cascade.scan import scan_pyramid
+from benchmarks.measuring import cascade_model
 from whet.detector.detector import Detector
-from whet.features.haar import HaarPool
-from whet.features.integral import FeatureFamily
-from whet.io.images import read_grey
-from whet.opencv.export import EarlyExits
+from whet.images.pyramid import Pyramid
+from whet.io.image_files import read_grey
+from whet.models.gslda.cascade_scan import scan_pyramid
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.integral import FeatureFamily
+from whet.opencv.xml_writer import EarlyExits
 from whet.training.config import TrainingConfig
 from whet.training.train import train_detector
 
-WINDOW = (24, 24)
 FACES, FEATURES, STAGES = 2000, 4000, 5
 
 
@@ -50,7 +52,7 @@ def main() -> None:
         seed=options.seed,
     )
     faces, images = split_faces()[1], [read_grey(path) for path in split_images()[1][: options.images]]
-    report = {"options": vars(options), "versions": versions(), "learners": detector.cascade.n_weak}
+    report = {"options": vars(options), "versions": versions(), "learners": cascade_model(detector).votes.n_weak}
     report["whet"] = accepted(detector, faces, images)
     with TemporaryDirectory() as folder:
         for early_exits in get_args(EarlyExits):
@@ -94,7 +96,7 @@ def trained(
 
 def accepted(detector: Detector, faces: Any, images: list[Any]) -> dict[str, int]:  # noqa: ANN401 - arrays
     """Numbers of windows that pass; tests show that an exported file decides as in OpenCV."""
-    cascade = detector.cascade
+    cascade = cascade_model(detector).cascade
     windows = sum(len(scan_pyramid(cascade, Pyramid.from_image(image, WINDOW, step=2))) for image in images)
     return {"windows without a face": windows, "held-out faces": int(cascade.accepts(faces).sum()), "of": len(faces)}
 

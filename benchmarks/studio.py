@@ -1,4 +1,6 @@
-"""Latencies of the studio's engine and API, on 640 x 480 images: median and 95th percentile, in milliseconds.
+"""Decision "A click waits for its own image".
+
+Latencies of the studio's engine and API, on 640 x 480 images: median and 95th percentile, in milliseconds.
 
 Times are those of the clock; `cpu` are processor times of the same calls, which other programs disturb less.
 
@@ -33,16 +35,16 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import whet
-from whet.cascade.boxes import box_iou
+from benchmarks.measuring import VGA, resident_mb
 from whet.detector.detector import Detector
 from whet.errors import WhetError
-from whet.web import insights
+from whet.images.boxes import box_iou
+from whet.web import quality
 from whet.web.labelling import Labeller
-from whet.web.models import model_in
-from whet.web.rescoring import Rescorer
+from whet.web.open_models import model_in
+from whet.web.window_cache import WindowCache
 from whet.web.workspace import Workspace
 
-SHAPE = (480, 640)
 Pixels = NDArray[np.uint8]
 
 
@@ -59,11 +61,11 @@ def images(n: int, folder: Path | None) -> list[Pixels]:
             image = opened.convert("RGB")
         if i >= len(places):  # the same place once more, seen from elsewhere
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        image = image.resize(SHAPE[::-1])
+        image = image.resize(VGA[::-1])
         for j in range(3 * (i % 2)):
             with Image.open(faces[(3 * i + j) % len(faces)]) as face:
                 side = int(rng.integers(70, 160))
-                where = int(rng.integers(0, SHAPE[1] - side)), int(rng.integers(0, SHAPE[0] - side))
+                where = int(rng.integers(0, VGA[1] - side)), int(rng.integers(0, VGA[0] - side))
                 image.paste(face.convert("RGB").resize((side, side)), where)
         found.append(np.asarray(image))
     return found
@@ -152,18 +154,18 @@ def rescoring(pixels: Sequence[Pixels], folder: Path) -> dict[str, Any]:
     for i, box, is_object in wrong_boxes(workspace.detector, pixels, 40):
         before = workspace.history.current
         new = workspace.detector.new_records(pixels[i], [box], [is_object])
-        workspace.rescorer.detections(keys[0], workspace.record_ids())
+        workspace.cache.detections(keys[0], workspace.record_ids())
 
         def rescored(new: list[Any] = new) -> list[Any]:
-            workspace.rescorer.add(new)
+            workspace.cache.add(new)
             ids = workspace.record_ids() | {record.id for record in new}
-            return [workspace.rescorer.detections(key, ids) for key in keys]
+            return [workspace.cache.detections(key, ids) for key in keys]
 
         times.append(timed(rescored)[0])
         labeller.label(keys[i], [box], is_object)
-        insights.summary(workspace, before, workspace.history.current)
+        quality.summary(workspace, before, workspace.history.current)
     workspace.close()
-    return {"whole_set": summarised(times[3:]), "windows": workspace.rescorer.n_windows}
+    return {"whole_set": summarised(times[3:]), "windows": workspace.cache.n_windows}
 
 
 def blame(pixels: Sequence[Pixels], folder: Path, n_errors: int = 100) -> dict[str, Any]:
@@ -178,7 +180,7 @@ def blame(pixels: Sequence[Pixels], folder: Path, n_errors: int = 100) -> dict[s
         if planted == n_errors:
             break
         i, side = int(rng.integers(len(keys))), float(rng.uniform(40, 120))
-        x, y = float(rng.uniform(0, SHAPE[1] - side)), float(rng.uniform(0, SHAPE[0] - 1.12 * side))
+        x, y = float(rng.uniform(0, VGA[1] - side)), float(rng.uniform(0, VGA[0] - 1.12 * side))
         box = [x, y, x + side, y + 1.11 * side]
         found = workspace.shown(keys[i])
         if (box_iou(np.array([box]), found.boxes)[0] > 0.2).any():
@@ -193,7 +195,7 @@ def blame(pixels: Sequence[Pixels], folder: Path, n_errors: int = 100) -> dict[s
         if answer.added and new:
             planted += 1
             target = new[0].tolist()
-            seconds, view = timed(lambda i=i, target=target: insights.blame(workspace, keys[i], target))  # type: ignore[misc]
+            seconds, view = timed(lambda i=i, target=target: quality.blame(workspace, keys[i], target))  # type: ignore[misc]
             times.append(seconds)
             right += bool(view.causes and view.causes[0].record_id == answer.added[0])
         workspace.checkout(node=node)
@@ -209,7 +211,7 @@ def restore(pixels: Sequence[Pixels], folder: Path, n_states: int = 1000) -> dic
     while len(made) < n_states:
         i = len(made) % len(pixels)
         side = float(rng.uniform(30, 150))
-        x, y = float(rng.uniform(0, SHAPE[1] - side)), float(rng.uniform(0, SHAPE[0] - side))
+        x, y = float(rng.uniform(0, VGA[1] - side)), float(rng.uniform(0, VGA[0] - side))
         try:
             made.append((i, detector.new_records(pixels[i], [[x, y, x + side, y + 1.11 * side]], [False])[0]))
         except WhetError:
@@ -226,16 +228,10 @@ def restore(pixels: Sequence[Pixels], folder: Path, n_states: int = 1000) -> dic
         seconds, data = timed(lambda node=node: (workspace.checkout(node=node), workspace.detector.to_bytes())[1])  # type: ignore[misc]
         times.append(seconds)
         fresh = Detector.from_bytes(workspace.store.model(model_in(workspace.history.items()) or "")[1])
-        fresh.replace_records(workspace.records())
+        fresh.only.replace_records(workspace.records())
         equal += data == fresh.to_bytes()
     workspace.close()
     return {"states": n, "byte_identical": f"{equal} of {len(wanted)}", "time": summarised(times[3:])}
-
-
-def resident_mb() -> float:
-    """The memory of this process that is in use."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
 
 
 def load(pixels: Sequence[Pixels], folder: Path, seconds: float = 60.0) -> dict[str, Any]:
@@ -329,8 +325,8 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(PARTS))
     options = parser.parse_args()
     pixels = images(options.images, options.data)
-    Rescorer(whet.load("face")).scan("first", pixels[0])  # compiles
-    report: dict[str, Any] = {"images": len(pixels), "size": list(SHAPE[::-1])}
+    WindowCache(whet.load("face").only).scan("first", pixels[0])  # compiles
+    report: dict[str, Any] = {"images": len(pixels), "size": list(VGA[::-1])}
     for name in options.only.split(","):
         with tempfile.TemporaryDirectory() as folder:
             more = {"seconds": options.seconds} if name == "load" else {}

@@ -1,4 +1,6 @@
-"""Whether the studio's cached boxes are those of a scan, after each of many corrections.
+"""Decision "The cache agrees with a scan".
+
+Whether the studio's cached boxes are those of a scan, after each of many corrections.
 
     python -m benchmarks.studio_agreement [--images 200] [--corrections 40] [--sets faces any people] [--hurried]
 
@@ -40,16 +42,18 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import whet
-from benchmarks.studio import SHAPE, Pixels, images, wrong_boxes
+from benchmarks.measuring import VGA
+from benchmarks.studio import Pixels, images, wrong_boxes
 from benchmarks.studio_page import SETTINGS, trained
 from benchmarks.studio_pools import parts_of, pool_of
-from whet.cascade.boxes import box_iou
-from whet.detector.corrections import SAME
+from whet.corrections.box_windows import SAME
 from whet.detector.detector import Detector
 from whet.errors import BoxError
-from whet.io.images import as_rgb
+from whet.images.boxes import box_iou
+from whet.images.detections import Detections
+from whet.io.image_files import as_rgb
 from whet.web.labelling import Labeller
-from whet.web.studio import Rescan, agreement
+from whet.web.studio import Rescan
 from whet.web.workspace import Workspace
 
 NAMES = ("faces", "any", "people")
@@ -76,11 +80,11 @@ def faces(n: int, data: Path) -> Iterator[Scene]:
     people = sorted((data / "faces_lfw").glob("*.jpg"))
     for i in range(n):
         with Image.open(places[i % len(places)]) as opened:
-            image = opened.convert("RGB").resize(SHAPE[::-1])
+            image = opened.convert("RGB").resize(VGA[::-1])
         boxes = []
         for j in range(3 * (i % 2)):
             side = int(rng.integers(70, 160))
-            left, top = int(rng.integers(0, SHAPE[1] - side)), int(rng.integers(0, SHAPE[0] - side))
+            left, top = int(rng.integers(0, VGA[1] - side)), int(rng.integers(0, VGA[0] - side))
             angle = float(rng.uniform(*TURNED) * rng.choice([-1, 1])) if j == 2 else 0.0
             with Image.open(people[(3 * i + j) % len(people)]) as face:
                 turned = face.convert("RGB").resize((side, side)).rotate(angle, Image.Resampling.BICUBIC)
@@ -142,7 +146,7 @@ def measured(
             ids, lowest, same, every = workspace.record_ids(), workspace.min_score, 0, 0
             for j in sorted({i, *range(number % options.share, len(keys), options.share)}):
                 scanned = workspace.detector.detect(scenes[j].pixels, min_score=lowest)
-                cached = workspace.rescorer.detections(keys[j], ids).with_min_score(lowest)
+                cached = workspace.cache.detections(keys[j], ids).with_min_score(lowest)
                 pair = agreement(cached, scanned)
                 same, every = same + pair[0], every + pair[1]
             states[is_object].append((same, every))
@@ -150,10 +154,16 @@ def measured(
                 pass
         kinds = {"missed": states[True], "false_positive": states[False], "all": states[True] + states[False]}
         return {name: summarised(rows) for name, rows in kinds.items()} | {
-            "windows": workspace.rescorer.n_windows,
-            "megabytes": round(workspace.rescorer.n_bytes / 1e6, 1),
+            "windows": workspace.cache.n_windows,
+            "megabytes": round(workspace.cache.n_bytes / 1e6, 1),
             "label_ms": [round(1e3 * float(np.quantile(seconds, share)), 1) for share in (0.5, 0.95)],
         }
+
+
+def agreement(cached: Detections, scanned: Detections) -> tuple[int, int]:
+    """How many boxes are the same in both, but for a hundredth, and how many there are."""
+    same = int((box_iou(cached.boxes, scanned.boxes) >= 0.99).any(axis=1).sum())
+    return same, len(cached) + len(scanned) - same
 
 
 def summarised(states: Sequence[tuple[int, int]]) -> dict[str, Any]:
@@ -187,7 +197,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=200)
     parser.add_argument("--corrections", type=int, default=40)
-    parser.add_argument("--share", type=int, default=7, help="one of so many images is scanned after a correction")
+    parser.add_argument("--share", type=int, default=7, help="scan one image of this number after each correction")
     parser.add_argument("--sets", nargs="+", default=list(NAMES), choices=NAMES)
     parser.add_argument("--hurried", action="store_true", help="no rescan between corrections")
     options = parser.parse_args()

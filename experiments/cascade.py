@@ -25,13 +25,14 @@ from experiments.mit_cmu import Trial, faces_at
 from experiments.report import Report, Run, draw_curve
 from experiments.single_stage import PAPER_RIDGE
 from experiments.table import Size
-from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import Pyramid
-from whet.cascade.scan import scan_pyramid
 from whet.detector.detector import Detector
-from whet.features.haar import HaarPool
-from whet.io.images import read_grey
+from whet.images.pyramid import Pyramid
+from whet.io.image_files import read_grey
 from whet.lda.discriminant import DEFAULT_RIDGE
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.cascade_scan import scan_pyramid
+from whet.models.gslda.haar import HaarPool
 from whet.plots import figure as figures
 
 METHODS = ("batch", "+ negatives", "+ faces", "+ both")
@@ -131,7 +132,7 @@ def measure(run: Run) -> None:
     material = Material.drawn(scale, run.rng)
     cascades = {}
     for method, detector in detectors(material, scale, n, variant, run.seed):
-        cascades[method] = detector.cascade
+        cascades[method] = cascade_model(detector).cascade
         note_faces(run, trial, method, detector, initial=n, variant=variant)
     note_held_out(run, cascades, material, initial=n, variant=variant)
 
@@ -139,24 +140,32 @@ def measure(run: Run) -> None:
 def detectors(material: Material, scale: Scale, n: int, variant: str, seed: int) -> Iterator[tuple[str, Detector]]:
     """The batch cascade from n faces, and the same cascade after learning in the paper's three ways."""
     base = train(material.pool, material.initial[:n], material.images, settings_of(scale, n, variant, seed))
-    yield "batch", Detector(base)
+    yield "batch", Detector.from_base(base)
     if n in scale.batch_only:
         return
     negatives = count_false_positives(base, material.new_images, scale.n_false_positives, seed)
     faces = count_faces(base, material.new)
     for method, delta in (("+ negatives", negatives), ("+ faces", faces), ("+ both", negatives + faces)):
-        yield method, Detector(base, delta)
+        yield method, Detector.from_base(base, delta)
+
+
+def cascade_model(detector: Detector) -> CascadeModel:
+    """The model of a detector that is a cascade."""
+    assert isinstance(detector.model, CascadeModel)
+    return detector.model
 
 
 def note_faces(run: Run, trial: Trial, method: str, detector: Detector, **setting: object) -> None:
     """Faces of MIT+CMU at each number of false positives, and the size of the cascade."""
-    cascade = detector.cascade
+    model = cascade_model(detector)
+    cascade = model.cascade
     curve = trial.run(cascade).curve
     for at, faces in zip(FALSE_POSITIVES, faces_at(curve, FALSE_POSITIVES), strict=True):
         run.note("faces", method, faces, **setting, false_positives=at)
-    run.note("negatives learned", method, sum(negatives for _, negatives in detector.delta.counts), **setting)
+    counts = () if model.counts is None else model.counts.counts
+    run.note("negatives learned", method, sum(negatives for _, negatives in counts), **setting)
     run.note("stages", method, len(cascade.stages), **setting)
-    run.note("weak learners", method, cascade.n_weak, **setting)
+    run.note("weak learners", method, model.votes.n_weak, **setting)
     run.note("most faces", method, int(curve.found[-1]), **setting)
     run.note("most false positives", method, int(curve.false_positives[-1]), **setting)
 

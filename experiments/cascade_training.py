@@ -16,18 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.face_samples import WINDOW
-from whet._kernels.threads import for_each_block
-from whet.cascade.cascade import Cascade
-from whet.cascade.stage import AT_ONCE, LearningStage, Stage
-from whet.detector.base import Delta, DetectorBase
-from whet.detector.derive import count_patches
-from whet.features.haar import HaarPool
-from whet.features.training import train_weak_learners
+from experiments.mining import Miner
+from experiments.random_windows import windows_of_images
+from whet.detector.base import DetectorBase
+from whet.detector.state import count_patches
 from whet.lda.discriminant import DEFAULT_RIDGE, OnlineDiscriminant
-from whet.training.mining import Miner
-from whet.training.negatives import windows_of_images
-from whet.training.progress import FEWEST
-from whet.training.stage import GreedyLDA, StageGoal, StageValidation
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.example_counts import ExampleCounts
+from whet.models.gslda.fitting import GreedyLDA, StageGoal, StageValidation
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.stage import AT_ONCE, LearningStage, Stage
+from whet.models.gslda.weak_training import train_weak_learners
+from whet.parallel.threads import for_each_block
+from whet.training.gslda import FEWEST
 
 GOAL = StageGoal(detection_rate=0.99, false_positive_rate=0.5)
 STEP = 2  # between windows: a quarter of them, and still more than any but the last stages can use
@@ -69,7 +71,7 @@ def train(
         if len(stages) == settings.n_stages:
             break
         negatives = source.accepted_by(cascade_of(stages), settings.n_negatives)
-    return DetectorBase(WINDOW, tuple(stages))
+    return DetectorBase(CascadeModel(WINDOW, tuple(stages)))
 
 
 def train_stage(pool: HaarPool, faces: Patches, negatives: Patches, settings: CascadeSettings) -> LearningStage:
@@ -150,14 +152,14 @@ def accepted(stage: Stage, patches: Patches) -> NDArray[np.bool_]:
     return passed
 
 
-def count_faces(base: DetectorBase, faces: Patches) -> Delta:
+def count_faces(base: DetectorBase, faces: Patches) -> ExampleCounts:
     """Counts of new faces: every stage learns each face once."""
-    return count_patches(base, faces, np.ones(len(faces), dtype=np.bool_), weights=1)
+    return _counted(base, faces, is_face=True)
 
 
 def count_false_positives(
     base: DetectorBase, images: Sequence[Path], n: int, seed: int, progress: Callable[[float], None] = lambda _: None
-) -> Delta:
+) -> ExampleCounts:
     """Counts of up to `n` false positives of earlier stages, from new images, the same number for each stage.
 
     Every stage learns a random sample of the windows that reach it, as in its training. Windows that reach a late stage
@@ -165,13 +167,14 @@ def count_false_positives(
     for a stage than its share, that stage and all later ones learn those that reach them. At most `BLOCK` patches are
     in memory.
     """
-    stages = [stage for stage in base.stages if isinstance(stage, LearningStage)]
+    assert isinstance(base.model, CascadeModel)
+    stages = [stage for stage in base.model.stages if isinstance(stage, LearningStage)]
     quota = n // len(stages)
-    total = Delta.empty([len(stage) for stage in stages])
+    total = ExampleCounts.empty([len(stage) for stage in stages])
     for number in range(len(stages)):
-        own, n_found = Delta.empty(total.sizes), 0
+        own, n_found = ExampleCounts.empty(total.sizes), 0
         for patches in _reaching(stages[:number], images, quota, seed + number):
-            own = own + count_patches(base, patches, np.zeros(len(patches), dtype=np.bool_), weights=1)
+            own = own + _counted(base, patches, is_face=False)
             n_found += len(patches)
         progress((number + 1) / len(stages))
         if n_found < quota:
@@ -180,11 +183,21 @@ def count_false_positives(
     return total
 
 
-def _only(delta: Delta, kept: slice) -> Delta:
+def _counted(base: DetectorBase, patches: Patches, *, is_face: bool) -> ExampleCounts:
+    """Counts of patches, each once."""
+    assert isinstance(base.model, CascadeModel)
+    counts = count_patches(base.model, patches, np.full(len(patches), is_face))
+    if counts is None:
+        return ExampleCounts.empty([len(stage) for stage in base.model.stages])
+    assert isinstance(counts, ExampleCounts)
+    return counts
+
+
+def _only(delta: ExampleCounts, kept: slice) -> ExampleCounts:
     """The counts of some of the stages."""
-    stages = list(Delta.empty(delta.sizes).stages)
+    stages = list(ExampleCounts.empty(delta.sizes).stages)
     stages[kept] = delta.stages[kept]
-    return Delta(tuple(stages))
+    return ExampleCounts(tuple(stages))
 
 
 def _reaching(stages: Sequence[LearningStage], images: Sequence[Path], n: int, seed: int) -> Iterator[Patches]:

@@ -27,10 +27,10 @@ from experiments.usps import PAPER_RIDGE, error_of, split
 from whet.estimators.baselines import AdaBoost, OnlineBoosting
 from whet.estimators.gslda import GSLDA
 from whet.estimators.online_gslda import OnlineGSLDA
-from whet.features.haar import HaarPool
-from whet.features.integral import IntegralStack
-from whet.features.training import train_stumps
 from whet.lda.selection import Scatter, select
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.integral import IntegralStack
+from whet.models.gslda.weak_training import train_stumps
 from whet.plots import figure as figures
 
 Floats = NDArray[np.float64]

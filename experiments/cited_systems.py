@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from whet._kernels.jit import kernel
-from whet._kernels.weak_learners import log_ratio, log_ratios, weight_for_next
-from whet.estimators.base import OnlineClassifier
+from whet._kernels.weak_fitting import log_ratio, log_ratios, weight_for_next
 from whet.estimators.baselines import AdaBoost, BoostedVote, OnlineBoosting, StumpTrainer
-from whet.features.weak_learners import Stumps
+from whet.estimators.two_classes import OnlineClassifier
+from whet.models.gslda.weak_learners import Stumps
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -20,10 +20,10 @@ from experiments.claims import Claim, Finding, listed, verdict
 from experiments.report import Report, Run, draw_curve
 from experiments.table import Size
 from whet.estimators.online_gslda import OnlineGSLDA
-from whet.features.haar import HaarPool
-from whet.features.training import train_weak_learners
+from whet.models.gslda.fitting import GreedyLDA
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.weak_training import train_weak_learners
 from whet.plots import figure as figures
-from whet.training.stage import GreedyLDA
 
 WINDOW = (24, 24)
 UPDATED = (25, 50, 100, 200, 400)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from experiments.datasets import LFW_FACE, lfw_images, negative_images
 from experiments.single_stage import FACE_OFFSET
-from whet.io.images import read_grey
+from whet.io.image_files import read_grey
 
 GreyImage = NDArray[np.uint8]
 Floats = NDArray[np.float64]

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.datasets import LFW_FACE, faces24, lfw_images, negative_images
-from whet.io.images import read_grey
-from whet.training.negatives import windows_of_images
-from whet.training.positives import cut_window
+from experiments.random_windows import windows_of_images
+from whet.io.image_files import read_grey
+from whet.training.samples import cut_window
 
 WINDOW = (24, 24)
 Patches = NDArray[np.uint8]

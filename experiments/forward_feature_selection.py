@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.features.responses import BitResponses, Responses
-from whet.training.stage import FixedVote
+from whet.models.gslda.candidates import BitResponses, Responses
+from whet.models.gslda.fitting import FixedVote
 
 
 @dataclass

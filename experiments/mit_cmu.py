@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import datasets
-from whet.cascade.boxes import BoxOffset
-from whet.cascade.cascade import Cascade
-from whet.cascade.detect import GROUPING, Grouping, detect
-from whet.cascade.pyramid import SCALE_FACTOR
 from whet.errors import DataNotFoundError
 from whet.evaluation.curves import Curve
 from whet.evaluation.evaluation import Evaluation, evaluate_detections
-from whet.io.images import read_grey
+from whet.images.boxes import BoxOffset
+from whet.images.grouping import GROUPING, Grouping, report
+from whet.images.pyramid import SCALE_FACTOR, Pyramid
+from whet.io.image_files import read_grey
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade_scan import scan_pyramid
 
 BOXES_FILE = "boxes_padded.txt"
 N_IMAGES = {"test": 42, "test-low": 23, "newtest": 65}
@@ -140,11 +141,12 @@ class Trial:
         threads: int | None = None,
     ) -> Evaluation:
         """Run a cascade over all images with step 1, and evaluate its windows with box offset."""
-        found = (
-            detect(cascade, image, scale_factor=scale_factor, grouping=grouping, threads=threads)
+        pyramids = (
+            Pyramid.from_image(image, cascade.window, scale_factor=scale_factor, threads=threads)
             for image in self.images
         )
-        return self.evaluate([(one.boxes, one.scores) for one in found])
+        detections = (report(scan_pyramid(cascade, one, threads=threads), grouping=grouping) for one in pyramids)
+        return self.evaluate([(one.boxes, one.scores) for one in detections])
 
 
 def faces_at(curve: Curve, false_positives: Sequence[int]) -> list[int]:

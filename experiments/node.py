@@ -21,12 +21,12 @@ from experiments.face_samples import WINDOW, face_sets, mirrored, non_face_sets
 from experiments.report import Report, Run, draw_curve
 from experiments.single_stage import PAPER_RIDGE
 from experiments.table import Size
-from whet.cascade.stage import LearningStage
-from whet.features.haar import HaarPool
-from whet.features.training import train_weak_learners
 from whet.lda.discriminant import DEFAULT_RIDGE
+from whet.models.gslda.fitting import GreedyLDA
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.stage import LearningStage
+from whet.models.gslda.weak_training import train_weak_learners
 from whet.plots import figure as figures
-from whet.training.stage import GreedyLDA
 
 N_WEAK = (30, 50, 100)
 SET_SIZE = {"small": 500, "paper": 2000}

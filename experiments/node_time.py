@@ -18,17 +18,17 @@ from experiments.claims import Claim, Finding, listed, verdict
 from experiments.datasets import faces24, negative_images
 from experiments.face_samples import WINDOW, mirrored
 from experiments.node import joined
+from experiments.random_windows import windows_of_images
 from experiments.report import Report, Run, draw_curve
 from experiments.table import Size
-from whet.cascade.stage import LearningStage
-from whet.features.haar import HaarPool
-from whet.features.integral import IntegralStack
-from whet.features.responses import Responses
-from whet.features.training import train_weak_learners
-from whet.features.weak_learners import Stumps, Subsets
+from whet.models.gslda.candidates import Responses
+from whet.models.gslda.fitting import GreedyLDA, train_stage
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.integral import IntegralStack
+from whet.models.gslda.stage import LearningStage
+from whet.models.gslda.weak_learners import Stumps, Subsets
+from whet.models.gslda.weak_training import train_weak_learners
 from whet.plots import figure as figures
-from whet.training.negatives import windows_of_images
-from whet.training.stage import GreedyLDA, train_stage
 
 N_WEAK = (10, 50, 100, 150, 200)
 N_HALF = {"small": (500, 1000), "paper": (5000, 10_000)}

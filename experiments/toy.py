@@ -22,9 +22,9 @@ from experiments.claims import Claim, Finding, difference, listed, percent, verd
 from experiments.report import Report, Row, Run
 from experiments.table import Size
 from whet.estimators.gslda import GSLDA
-from whet.features.weak_learners import Stumps
 from whet.lda.statistics import CentredStatistics
 from whet.lda.thresholds import Projection, bayes_crossing
+from whet.models.gslda.weak_learners import Stumps
 from whet.plots import figure as figures
 
 SETTINGS = ("stationary", "spreading", "separable")

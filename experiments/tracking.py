@@ -22,10 +22,10 @@ from experiments.opencv_peers import TRACKERS, VIDEO_CASCADES, NoPeersError, str
 from experiments.report import Report, Row, Run
 from experiments.single_stage import FACE_OFFSET, IOU, BestWindows, overlaps
 from experiments.table import Size
-from whet.cascade.boxes import BoxOffset
-from whet.cascade.detect import group_windows
 from whet.detector.storage import load
-from whet.io.images import read_grey
+from whet.images.boxes import BoxOffset
+from whet.images.grouping import group_windows
+from whet.io.image_files import read_grey
 from whet.plots import figure as figures
 from whet.tracking.self_training import SelfTraining
 from whet.tracking.tracker import TrackedFrame, Tracker

@@ -28,7 +28,7 @@ from experiments.single_stage import (
     train_stages,
 )
 from experiments.table import Size
-from whet.cascade.boxes import BoxOffset
+from whet.images.boxes import BoxOffset
 from whet.plots import figure as figures
 
 CROPS = (0.7, 0.8, 0.9, 1.0)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from whet.demo.online import astronaut, corrected
+from whet.demo.faces_digits import astronaut, corrected
 from whet.detector.storage import load
 from whet.plots.drawing import save_image
 

@@ -18,6 +18,14 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 VIDEOS = ("david", "trellis")
+LEARNED = {
+    "inria_person": "people (INRIA)",
+    "plates": "number plates",
+    "rear_cars": "cars from behind",
+    "white_cells": "white blood cells",
+    "raccoon": "raccoons",
+    "kangaroo": "kangaroos",
+}
 CASCADES = ("frontalface_default", "frontalface_alt", "frontalface_alt2")
 
 
@@ -77,7 +85,7 @@ def readme_faces() -> Table:
         "whet, factor 1.2": '`whet.load("face")`, scale factor 1.2 (default)',
     } | {name: f"OpenCV `{name}`, best settings" for name in CASCADES}
     faces = results("benchmark-face-detector")["faces"]
-    header = "faces of MIT+CMU found, of 511, at most so many false positives"
+    header = "faces of MIT+CMU found, of 511, by the number of false positives"
     return Table.from_cells([header, *at], [[label, *(faces[key][n] for n in at)] for key, label in names.items()])
 
 
@@ -331,6 +339,14 @@ def grey_objects() -> Table:
         before, after = (each["average_precision"] for each in (run, channels[key]))
         rows.append([OBJECTS[key], f"{before:.3f}", f"{after:.3f}", f"{after - before:+.3f}"])
     return Table.from_cells(["objects", "`--features haar,lbp`", "channels", "difference"], rows)
+
+
+def face_families() -> Table:
+    """The bundled face detector and one on channels that is trained on the same faces, on pasted faces."""
+    data = results("benchmark-channel-face")
+    names = {"bundled": "bundled cascade", "scenes": "channels, the same faces pasted into images"}
+    rows = [[name, *(data[part][key] for part in ("easy", "hard", "milliseconds"))] for key, name in names.items()]
+    return Table.from_cells(["faces", "easy scenes", "hard scenes", "640 x 480, ms"], rows)
 
 
 # docs/guides/how-many-images.md
@@ -720,50 +736,33 @@ def adaboost() -> Table:
     return Table.from_cells(["implementation", "seconds", "test error (%)"], rows)
 
 
-# docs/results.md: structure of the code
+# docs/guarantees.md
 
 
-def house() -> Table:
-    """Figures of the code before and after it was restructured."""
-    both = results("house")
-    figures: dict[str, Callable[[Any], object]] = {
-        "modules in `src/whet`": lambda side: side["modules"]["count"],
-        "of these, without `__init__` files": lambda side: side["modules"]["modules_without_init"],
-        "lines in `src/whet`": lambda side: f"{side['modules']['lines']:,}",
-        "modules with exactly one importer": lambda side: side["one_importer"]["count"],
-        "share of these (%)": lambda side: percent(side["one_importer"]["share"]),
-        "modules loaded for detection": lambda side: side["loaded_for_detection"]["modules"],
-        "modules run by `detect`": lambda side: side["touched"]["detect"]["modules"],
-        "modules run by `learn`": lambda side: side["touched"]["learn"]["modules"],
-        "of these, not run by `detect`": lambda side: side["touched"]["learn"]["modules_beyond_detect"],
-        "modules run by `train`": lambda side: side["touched"]["train"]["modules"],
-        "modules run by one tracked video frame": lambda side: side["touched"]["track"]["modules"],
-        "functions run by `detect`": lambda side: side["touched"]["detect"]["functions"],
-        "functions run by `learn`": lambda side: side["touched"]["learn"]["functions"],
-        "functions run by `train`": lambda side: side["touched"]["train"]["functions"],
-        "functions run by one tracked video frame": lambda side: side["touched"]["track"]["functions"],
-        "names in `whet.__all__`": lambda side: side["public_names"]["in_whet"],
-        "public names in `whet` and one level below": lambda side: side["public_names"]["count"],
-        "documented names two or more levels below": lambda side: side["documented_deep_names"]["count"],
-        "processor seconds to load `face` and detect": lambda side: f"{side['import_seconds']['median']:.2f}",
-    }
-    rows = [[label, *(value(both[side]) for side in ("before", "after"))] for label, value in figures.items()]
-    return Table.from_cells(["figure", "before", "after"], rows)
+def learning() -> Table:
+    """What 80 boxes teach after 20, without the old images."""
+    header = "objects", "20 boxes", "corrected at once", "made again", "trained on all", "share", "precision", "recall"
+    rows = []
+    for run in results("benchmark-learning")["runs"]:
+        cells = [f"{run[part]['average_precision']:.3f}" for part in ("first", "at once", "learned", "all")]
+        share = run["learned"]["average_precision"] / run["all"]["average_precision"]
+        points = [f"{run['first'][name]:.2f} / {run['learned'][name]:.2f}" for name in ("precision", "recall")]
+        rows.append((LEARNED[run["set"]], *cells, f"{share:.2f}", *points))
+    return Table.from_cells(header, rows)
 
 
-def house_speed() -> Table:
-    """Processor time of this code over that of the code before it was restructured."""
-    ratios = results("benchmark-against-checkout")["ratios"]
-    jobs = {
-        "detect": "detect in three images",
-        "learn": "learn one correction",
-        "update": "update `OnlineGSLDA` with one sample",
-        "train": "train a small cascade",
-        "train_without_new_steps": "the same without reference set and tightened thresholds",
-        "start": "start a process, load `face` and detect",
-    }
-    rows = [[label, f"{ratios[job]:.2f}"] for job, label in jobs.items()]
-    return Table.from_cells(["job", "time after / before"], rows)
+def learning_corrections() -> Table:
+    """What 20 corrected mistakes teach."""
+    header = "objects", "mistakes", "gone or found (%)", "false positives at equal recall", "average precision", "ms"
+    rows = []
+    for kind, name in (("wrong", "false positives"), ("missed", "missed objects")):
+        for run in results("benchmark-learning")["runs"]:
+            for row in run[kind][:1]:
+                holds = " / ".join(percent(share, 0) for share in row["holds"])
+                pairs = [row[key] for key in ("false_positives_at_recall", "average_precision", "milliseconds")]
+                cells = [" / ".join("none" if value is None else f"{value}" for value in pair) for pair in pairs]
+                rows.append((LEARNED[run["set"]], f"{row['corrections']} {name}", holds, *cells))
+    return Table.from_cells(header, rows)
 
 
 def campaigns() -> Table:
@@ -868,12 +867,14 @@ TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
     "docs/guides/cluster.md": (cluster, cluster_memory, cluster_cost),
     "docs/guides/how-many-images.md": (few_examples,),
     "docs/results.md": (
-        *(faces, face_speed, face_parts, easy_choices, hard_choices, drawn_objects, grey_objects),
+        learning,
+        learning_corrections,
+        *(faces, face_speed, face_parts, easy_choices, hard_choices, drawn_objects, grey_objects, face_families),
         *(objects, corrected_faces, corrected_plates, corrected_misses, corrected_camera, correction_cost),
         *(federated, people_speed, corrected_plates_elsewhere, corrected_by_command, calibration),
         *(tracking, tracking_cost, live_page, studio, studio_agreement, studio_load),
         *(agreement, opencv_speed, adopted, soft_export, exported_in_opencv5),
-        *(one_sample, one_sample_ratios, blocks, samples_seen, node, adaboost, house, house_speed),
+        *(one_sample, one_sample_ratios, blocks, samples_seen, node, adaboost),
     ),
 }
 
@@ -900,7 +901,33 @@ def adaboost_sentence() -> str:
     return f"whet is {ratio} times as fast (median over the turns)."
 
 
+def families_sentence() -> str:
+    """Average precision of raccoons with each family of models."""
+    channels, grey = (results(f"benchmark-objects{name}")["results"]["raccoon"] for name in ("", "-grey"))
+    means = [f"{run['average_precision']:.3f}" for run in (channels, grey)]
+    return f"Raccoons have an average precision of {means[0]} with channels and {means[1]} with grey features"
+
+
+def learning_sentence() -> str:
+    """Average precision of people with 20 boxes, 80 more learned, and trained on all."""
+    run = next(run for run in results("benchmark-learning")["runs"] if run["set"] == "inria_person")
+    first, learned, trained = (f"{run[part]['average_precision']:.2f}" for part in ("first", "learned", "all"))
+    return (
+        f"People have an average precision of {first} with 20 boxes, {learned} with 80 more learned, {trained} trained"
+    )
+
+
+def families_speed_sentence() -> str:
+    """Time of each family for an image."""
+    times = results("benchmark-people-speed")["milliseconds per image"]
+    return (
+        f"For objects from 100 pixels up in an image of 640 x 480, the face cascade takes "
+        f"{times['whet, face cascade']} ms and a detector of people on channels {times['whet, people']} ms"
+    )
+
+
 SENTENCES: dict[str, tuple[Callable[[], str], ...]] = {
+    "README.md": (families_sentence, families_speed_sentence, learning_sentence),
     "docs/results.md": (early_exits_sentence, adaboost_sentence),
 }
 

@@ -3,12 +3,6 @@
 The faces are the data set `faces_opencv24`, the negative images `negatives`, both in $WHET_DATA. One in ten runs of 100
 faces, and 300 images, are held out for evaluation. A checkpoint beside the model lets a repeated call resume an
 interrupted training. Stages alternate between Haar features and local binary patterns.
-
-`--prune MODEL` gives a model that was trained by an earlier version the rejection thresholds of a training of today,
-and evaluates it again: the last step of a training depends on the stages and the validation faces only.
-
-`--describe MODEL` brings the provenance of a model that was trained before up to date: its class, and the names of its
-facts. Nothing else changes; `base_id` stays the same.
 """
 
 from __future__ import annotations
@@ -23,19 +17,23 @@ from experiments.datasets import faces24, negative_images
 from experiments.mit_cmu import FACE_OFFSET
 from numpy.typing import NDArray
 
+from whet.corrections.reference import Reference
 from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.detector.storage import load
 from whet.evaluation.curves import operating_point
 from whet.evaluation.evaluation import evaluate_detections
-from whet.features.haar import HaarPool
-from whet.features.lbp import BlockPatternPool
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.lbp import BlockPatternPool
+from whet.training.backgrounds import Backgrounds
 from whet.training.config import TrainingConfig
-from whet.training.data import split_in_runs, usable_rows
-from whet.training.progress import Event, Mining, WeakAdded
-from whet.training.reference import make_reference
-from whet.training.rejection import pruned
+from whet.training.gslda import CascadeTraining
+from whet.training.progress import Event, FitProgress, Mining
+from whet.training.samples import Positives
 from whet.training.train import train_detector
+from whet.training.validation import ScannedImages, held_out_reference
+from whet.training.windows import WindowChoice
 
 WINDOW = (24, 24)
 RUN = 100
@@ -57,13 +55,11 @@ ORIGIN = Provenance(
     licence="that of OpenCV, with which the faces are distributed",
     command="python -m scripts.train_face",
 ).with_class("face")
-# Facts by the names that earlier versions wrote.
-RENAMED = {"ending": "stop reason", "negatives a stage": "negatives per stage"}
 # False positives per image.
 POINTS = {"one false positive per image": 1.0, "one per ten images": 0.1, "one per hundred images": 0.01}
 DEFAULT = "one per ten images"
-# Stages of the coarse pass, and how much lower their thresholds are, in units of |w|: development faces lose nothing
-# (`benchmarks.coarse_scan`).
+# Stages of the coarse pass, and how much lower their thresholds are, in units of |w|: of 5,462 development faces, none
+# is lost (docs/decisions.md).
 COARSE_ROOM = (0.0, 0.0, 0.2)
 
 
@@ -77,13 +73,6 @@ def split_faces() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     return faces[train], faces[test]
 
 
-def validation_faces() -> NDArray[np.uint8]:
-    """Those of the training faces that a training holds out, to set thresholds."""
-    faces = split_faces()[0]
-    usable = faces[usable_rows(faces, WINDOW, CONFIG.min_sigma)]
-    return usable[split_in_runs(len(usable), CONFIG.validation_share, CONFIG.seed)[1]]
-
-
 def split_images() -> tuple[list[Path], list[Path]]:
     """Images to mine negatives from, and images to count false positives in."""
     paths: Sequence[Path] = negative_images()
@@ -93,49 +82,39 @@ def split_images() -> tuple[list[Path], list[Path]]:
 
 def show(event: Event) -> None:
     """Print a line for each stage."""
-    if not isinstance(event, WeakAdded | Mining):
+    if not isinstance(event, FitProgress | Mining):
         print(event, flush=True)
 
 
 def evaluated(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Path]) -> Detector:
     """The detector with operating points by its false positives in images, and its rates as provenance."""
-    detector = Detector(base, reporting=Reporting(FACE_OFFSET))
+    detector, model = Detector.from_base(base, reporting=Reporting(FACE_OFFSET)), base.model
+    assert isinstance(model, CascadeModel)
     found = [detector.detect(path) for path in images]
     curve = evaluate_detections([(one.boxes, one.scores) for one in found], [([], None)] * len(found)).curve
     facts = {
         "held-out faces": len(faces),
-        "held-out faces accepted": float(base.cascade.accepts(faces).mean()),
+        "held-out faces accepted": float(model.cascade.accepts(faces).mean()),
         "held-out images": len(images),
         "false positives in them, all stages passed": int(curve.false_positives[-1]),
     }
     provenance = replace(base.provenance, facts={**base.provenance.facts, **facts})
-    reference = make_reference(base, faces, images, offset=FACE_OFFSET, seed=CONFIG.seed)
-    base = replace(base, provenance=provenance, reference=reference, coarse_room=COARSE_ROOM)
-    detector = Detector(base, reporting=detector.reporting)
+    base = replace(base, model=replace(model, coarse_room=COARSE_ROOM), provenance=provenance)
+    base = replace(base, reference=reference_of(model, faces, images))
+    detector = Detector.from_base(base, reporting=detector.reporting)
     for name, rate in POINTS.items():
         detector.set_operating_point(name, operating_point(curve, rate))
     detector.set_operating_point(DEFAULT_POINT, detector.operating_points[DEFAULT])
     return detector
 
 
-def pruned_base(base: DetectorBase) -> DetectorBase:
-    """A base that was trained before cascades were pruned, as a training with `CONFIG` would end now."""
-    faces = validation_faces()
-    base = replace(base, stages=pruned(base.stages, faces, CONFIG.min_sigma, seed=CONFIG.seed))
-    rate = float(base.cascade.accepts(faces).mean())
-    facts = {**base.provenance.facts, "detection rate on validation": rate}
-    return replace(base, provenance=replace(base.provenance, facts=facts))
-
-
-def described(detector: Detector) -> Detector:
-    """The same detector with the class, the facts of its provenance by their present names, and the coarse pass."""
-    provenance = detector.provenance
-    facts = {RENAMED.get(name, name): fact for name, fact in provenance.facts.items()}
-    provenance = replace(provenance, facts=facts).with_class("face")
-    base = replace(detector.base, provenance=provenance, coarse_room=COARSE_ROOM)
-    same = Detector(base, detector.counts, detector.reporting, detector.records)
-    assert same.base_id == detector.base_id
-    return same
+def reference_of(model: CascadeModel, faces: NDArray[np.uint8], images: Sequence[Path]) -> Reference:
+    """Responses to held-out faces and to hard places of held-out images."""
+    height, width = model.window
+    choice = WindowChoice(height, width, FACE_OFFSET, len(faces), 1.0, 1.0, 1.0, holds=True)
+    held_out = Backgrounds(images, CascadeTraining(), choice, seed=CONFIG.seed)
+    scanned = ScannedImages.from_backgrounds(held_out, model)
+    return held_out_reference(model, Positives(faces, np.arange(len(faces))), held_out, scanned, seed=CONFIG.seed)
 
 
 def main() -> None:
@@ -143,19 +122,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/face.whet"))
     parser.add_argument("--base", type=Path, help="a trained detector: evaluate it again instead of training")
-    parser.add_argument("--prune", type=Path, metavar="MODEL", help="prune a trained detector, as training does last")
-    parser.add_argument("--describe", type=Path, metavar="MODEL", help="bring provenance and coarse pass up to date")
     options = parser.parse_args()
-    if options.describe:
-        save(described(load(options.describe)), options.describe)
-        return
     out = options.out
     out.parent.mkdir(parents=True, exist_ok=True)
     faces, held_out_faces = split_faces()
     images, held_out_images = split_images()
-    if options.prune:
-        save(evaluated(pruned_base(load(options.prune).base), held_out_faces, held_out_images), out)
-        return
     if options.base:
         save(evaluated(load(options.base).base, held_out_faces, held_out_images), out)
         return

@@ -3,15 +3,35 @@
 import numpy as np
 
 from tests.opencv_files import random_rectangles
-from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import resized
-from whet.cascade.stage import Stage
-from whet.features.haar import HaarKind, HaarPool
-from whet.features.integral import IntegralStack
-from whet.features.lbp import BlockPatternPool
-from whet.features.rectangles import RectanglePool
-from whet.features.weak_learners import LeafPool, Leaves, Stumps, Subsets, conditions_of
-from whet.training.stage import train_stage
+from whet.images.grouping import report
+from whet.images.pyramid import Pyramid, resized
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.cascade_scan import scan_images
+from whet.models.gslda.fitting import train_stage
+from whet.models.gslda.haar import HaarKind, HaarPool
+from whet.models.gslda.integral import IntegralStack
+from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.rectangles import RectanglePool
+from whet.models.gslda.stage import Stage
+from whet.models.gslda.weak_learners import LeafPool, Leaves, Stumps, Subsets, conditions_of
+
+
+def model_of(cascade, **options):
+    """A cascade as a model, of stages that do not learn."""
+    return CascadeModel(cascade.window, cascade.stages, cascade.min_sigma, **options)
+
+
+def detect(model, image, *, threads=None, grouping="peaks", min_score=None, max_detections=None, **options):
+    """What a model finds in an image; `options` are those of its pyramid."""
+    pyramid = Pyramid.from_image(image, model.window, grid=model.grid, threads=threads, **options)
+    fired = model.scan(pyramid, threads=threads)
+    return report(fired, grouping=grouping, min_score=min_score, max_detections=max_detections)
+
+
+def scan(cascade, image, *, step=1, threads=None):
+    """The windows of one image that a cascade accepts."""
+    return scan_images(cascade, [image], step=step, threads=threads)[0]
 
 
 def windows_of(image, window, step=1):

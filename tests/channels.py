@@ -3,13 +3,10 @@
 import numpy as np
 
 from tests.cascades import textured
-from whet.cascade.boxes import BoxOffset
-from whet.cascade.cascade import Cascade
-from whet.cascade.stage import Stage
 from whet.detector.base import DetectorBase, Reporting
 from whet.detector.detector import Detector
-from whet.features.channels import ChannelTrees
-from whet.features.weak_learners import Trees
+from whet.images.boxes import BoxOffset
+from whet.models.channels.tree_model import TreeModel, tree_votes
 
 WINDOW = (24, 20)
 
@@ -20,19 +17,16 @@ def colourful(shape, rng):
 
 
 def random_trees(n=30, seed=0, window=WINDOW):
-    """A cascade of random trees, about a tenth of whose windows pass."""
+    """A model of random trees, about a tenth of whose windows pass."""
     rng = np.random.default_rng(seed)
-    features = ChannelTrees.from_indices(window, rng.integers(0, 40 * window[0] * window[1] // 16, (n, 3)))
+    indices = rng.integers(0, 40 * window[0] * window[1] // 16, (n, 3))
     plain, difference = (rng.integers(*limits, (n, 3), dtype=np.uint8) for limits in ((20, 140), (118, 139)))
-    weak = Trees(np.where(features.channel < 20, plain, difference))
-    votes = rng.normal(size=(n, 4))
-    rejection = np.full(4 * n, -np.inf)
-    rejection[3::4] = -1.2 * np.sqrt(np.arange(1, n + 1))
-    return Cascade(window, (Stage(features, weak, votes.ravel(), 0.5, rejection),))
+    threshold = np.where(indices < 20 * window[0] * window[1] // 16, plain, difference)
+    votes = tree_votes(rng.normal(size=(n, 4)), -1.2 * np.sqrt(np.arange(1, n + 1)), 0.5)
+    return TreeModel.from_indices(window, indices, threshold, votes)
 
 
 def random_detector(seed=0, window=WINDOW):
     """A detector of random trees, whose object fills most of the window."""
-    offset = BoxOffset(0.2, 0.2, 0.8, 0.8)
-    stages = random_trees(seed=seed, window=window).stages
-    return Detector(DetectorBase(window, stages), reporting=Reporting(offset, min_size=12.0))
+    reporting = Reporting(BoxOffset(0.2, 0.2, 0.8, 0.8), min_size=12.0)
+    return Detector.from_base(DetectorBase(random_trees(seed=seed, window=window)), reporting=reporting)

@@ -18,7 +18,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Examples in docstrings that train a detector are slow tests."""
     for item in items:
-        if item.name in {"whet.training.train.train", "whet.training.classes.train_classes"}:
+        if item.name in {"whet.training.train.train", "whet.training.train.train_classes"}:
             item.add_marker(pytest.mark.slow)
 
 

@@ -6,8 +6,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from whet.features.haar import HaarPool
+from whet.models.gslda.haar import HaarPool
+from whet.parallel.workers import ALL_THREADS
 from whet.training.config import TrainingConfig
+from whet.training.gslda import prepare_patches
+from whet.training.loop import Training
 
 WINDOW = (12, 12)
 CONFIG = TrainingConfig(
@@ -40,6 +43,34 @@ def pool(seed=0):
     return HaarPool.from_window(WINDOW).sample(1500, np.random.default_rng(seed))
 
 
+def train_cascade(
+    pools,
+    patches,
+    images,
+    config=None,
+    callback=lambda _: None,
+    *,
+    learner=None,
+    checkpoint=None,
+    groups=None,
+    excluded_boxes=None,
+    workers=ALL_THREADS,
+):
+    """Train a cascade from patches: the weighted stages, the trained ones, and the result."""
+    prepared = prepare_patches(pools, patches, images, config, learner, groups, excluded_boxes)
+    fitted = Training(prepared, callback, checkpoint=checkpoint, workers=workers).run()
+    return fitted.model.cascade, fitted.model.stages, fitted.result
+
+
+def detector_bytes(stages):
+    """The file of a detector with these stages."""
+    from whet.detector.base import DetectorBase
+    from whet.detector.detector import Detector
+    from whet.models.gslda.cascade_model import CascadeModel
+
+    return Detector.from_base(DetectorBase(CascadeModel(WINDOW, tuple(stages)))).to_bytes()
+
+
 def write_images(folder, n=8):
     """Images of smooth noise, 80 x 100."""
     rng = np.random.default_rng(3)
@@ -55,11 +86,7 @@ def train_as_a_process(folder, checkpoint, out, threads, kill_at_write):
     import signal
     from dataclasses import replace
 
-    from tests.detectors import to_bytes
-    from whet._kernels.workers import Threads
-    from whet.detector.base import DetectorBase
-    from whet.detector.detector import Detector
-    from whet.training.cascade import train_cascade
+    from whet.parallel.workers import Threads
 
     moves, move = [], Path.replace
 
@@ -79,7 +106,7 @@ def train_as_a_process(folder, checkpoint, out, threads, kill_at_write):
         checkpoint=checkpoint,
         workers=Threads(threads),
     )
-    out.write_bytes(to_bytes(Detector(DetectorBase(WINDOW, tuple(nodes)))))
+    out.write_bytes(detector_bytes(nodes))
     print(result, flush=True)
 
 

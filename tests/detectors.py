@@ -6,16 +6,17 @@ from functools import cache
 import numpy as np
 
 from tests.cascades import bull_nodes, loose_crop, random_stage, scene, windows_of
-from whet.cascade.boxes import box_iou
-from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import WindowIndex
-from whet.detector.base import Delta, DetectorBase, Provenance, Reporting
-from whet.detector.corrections import Windows
+from whet.corrections.box_windows import NEAR
+from whet.corrections.reference import GUARD_POSITIVE, POSITIVE, Reference
+from whet.detector.base import DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector
-from whet.detector.reference import GUARD_POSITIVE, POSITIVE, Reference
-from whet.features.haar import HaarPool
-from whet.features.lbp import BlockPatternPool
-from whet.training.stage import GreedyLDA, StageGoal, train_stage
+from whet.images.boxes import box_iou
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.example_counts import ExampleCounts, learning_sizes
+from whet.models.gslda.fitting import GreedyLDA, StageGoal, train_stage
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.lbp import BlockPatternPool
 
 WINDOW = (10, 8)
 PROVENANCE = Provenance("drawn by the tests", "CC0-1.0", "pytest", {"detection_rate": 0.9}, {"seed": 7})
@@ -60,11 +61,11 @@ def base(sizes=(5, 8, 6), kinds=("haar", "haar", "lbp"), criterion="fda", seed=7
         nodes.append(train_stage(few, X, y, size, learner=learner, goal=goal, validation=(X, y), soft=soft))
         keep = y | Cascade(WINDOW, tuple(node.run() for node in nodes)).accepts(X)
         X, y = X[keep], y[keep]
-    return DetectorBase(WINDOW, tuple(node for node in nodes), provenance=PROVENANCE)
+    return DetectorBase(CascadeModel(WINDOW, tuple(nodes)), PROVENANCE)
 
 
 def detector(**options):
-    return Detector(base(**options))
+    return Detector.from_base(base(**options))
 
 
 def to_bytes(detector):
@@ -82,27 +83,35 @@ def unlearn(detector, patches, labels, weights=1, threads=None):
     detector.unlearn_patches(patches, labels, weights, threads)
 
 
-def delta(detector, stage, is_positive, statistics):
-    """Samples of one class in one stage."""
-    return Delta.empty(detector.base.sizes).with_inserted(stage, is_positive, statistics)
+def counts_in(detector, stage, is_positive, statistics):
+    """Samples of one class in one stage of a detector."""
+    return counts_of(learning_sizes(detector.base.model.stages), stage, is_positive, statistics)
+
+
+def counts_of(sizes, stage, is_positive, statistics):
+    """Samples of one class in one of the stages with these numbers of weak learners."""
+    stages = list(ExampleCounts.empty(sizes).stages)
+    positive, negative = stages[stage]
+    stages[stage] = (positive + statistics, negative) if is_positive else (positive, negative + statistics)
+    return ExampleCounts(tuple(stages))
 
 
 def mixed_detector():
     """Two stages with fixed weights, one of them soft, around one that learns."""
     rng = np.random.default_rng(3)
     hard, soft = random_stage("haar", WINDOW, 4, rng), random_stage("lbp", WINDOW, 5, rng, soft=True)
-    return Detector(DetectorBase(WINDOW, (hard, base().stages[0], soft), 12.5))
+    return Detector.from_base(DetectorBase(CascadeModel(WINDOW, (hard, base().model.stages[0], soft), 12.5)))
 
 
 @cache
 def bull_base():
     nodes = bull_nodes(np.random.default_rng(5), StageGoal(0.98, 1e-6))
-    return DetectorBase((12, 12), tuple(node for node in nodes), provenance=PROVENANCE)
+    return DetectorBase(CascadeModel((12, 12), tuple(nodes)), PROVENANCE)
 
 
 def bull_finder(offset=None):
     """A detector of the bull; it makes some false positives."""
-    return Detector(bull_base(), reporting=None if offset is None else Reporting(offset))
+    return Detector.from_base(bull_base(), reporting=None if offset is None else Reporting(offset))
 
 
 @cache
@@ -111,24 +120,18 @@ def judged_base():
     rng, base = np.random.default_rng(9), bull_base()
     objects = np.array([loose_crop(rng) for _ in range(120)])
     windows = np.concatenate([windows_of(scene((240, 240), [], rng), base.window)[0] for _ in range(3)])
-    near = Windows.from_patches(base, WindowIndex(*[np.arange(len(windows))] * 3), windows).index.y
-    bits = base.cascade.respond(np.concatenate([objects, windows[near[:80]]]))[0]
-    part = np.concatenate([np.tile([GUARD_POSITIVE, POSITIVE], 60), np.arange(len(bits) - 120) % 2 * 2 + 1])
-    gain = rng.uniform(1, 1.5, len(bits)).astype(np.float32)
-    found = Reference(
-        np.packbits(bits, axis=1),
-        part.astype(np.uint8),
-        gain,
-        np.arange(len(part), dtype=np.int32),
-        8,
-        base.cascade.n_weak,
-    )
-    return replace(base, reference=found)
+    responses, has_contrast = base.model.cascade.respond(windows)
+    near = np.flatnonzero(has_contrast & (base.model.votes.closeness(responses) > -NEAR))
+    responses, _ = base.model.cascade.respond(np.concatenate([objects, windows[near[:80]]]))
+    part = np.concatenate([np.tile([GUARD_POSITIVE, POSITIVE], 60), np.arange(len(responses) - 120) % 2 * 2 + 1])
+    gain = rng.uniform(1, 1.5, len(responses)).astype(np.float32)
+    reference = Reference(responses, part.astype(np.uint8), gain, np.arange(len(part), dtype=np.int32), 8)
+    return replace(base, reference=reference)
 
 
 def judged_finder(**points):
     """A detector of the bull with a reference set, and operating points."""
-    return Detector(judged_base(), reporting=Reporting(operating_points=points))
+    return Detector.from_base(judged_base(), reporting=Reporting(operating_points=points))
 
 
 @cache

@@ -4,6 +4,9 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from whet._kernels.lda_algebra import solve
+from whet.lda.discriminant import degrees_of_freedom, factorise, regularised_scatter
+
 
 def correlated_stumps(n, size, rng, shift=0.6, n_causes=8):
     """Binary responses (n, size) driven by few common causes, and labels: correlated, as stumps on images are."""
@@ -17,6 +20,12 @@ def two_gaussians(n, size, rng, gap=1.5):
     """Real samples (n, size) and labels (n,) of both classes."""
     y = np.arange(n) % 2
     return rng.normal(size=(n, size)) + gap * y[:, None] / np.sqrt(1 + np.arange(size)), y
+
+
+def direction(positive, negative, criterion="fda", ridge=0.0):
+    """w = (n_1 + n_2 - 2) A^-1 (m_1 - m_2), equation [FDA], or its LAC form [LAC] with n_1 - 1."""
+    U = factorise(regularised_scatter(positive, negative, criterion, ridge))
+    return degrees_of_freedom(positive.n, negative.n, criterion) * solve(U, positive.mean - negative.mean)
 
 
 def cumulated(image):

@@ -102,7 +102,7 @@ def test_the_page_places_functions_in_their_files():
 
 def test_every_command_of_the_page_exists():
     modules = re.findall(r"python -m ([\w.]+)", PAGE)
-    assert "scripts.house" in modules
+    assert modules
     assert [name for name in modules if not (ROOT / f"{name.replace('.', '/')}.py").exists()] == []
 
 
@@ -112,10 +112,10 @@ def test_every_command_of_the_page_exists():
         "`detector/nothing.py`",
         "`detect_nothing`",
         "`Detector.detect_nothing`",
-        "`derive.detect_nothing`",
-        "`derive` (`cascade/scan.py`)",
-        "`cascade/scan.py`: `derive`",
-        "`scan_pyramid` and `derive` of `cascade/scan.py`",
+        "`grouping.detect_nothing`",
+        "`report` (`models/gslda/cascade_scan.py`)",
+        "`models/gslda/cascade_scan.py`: `report`",
+        "`scan_pyramid` and `report` of `models/gslda/cascade_scan.py`",
     ],
 )
 def test_a_name_that_is_gone_is_found(text):

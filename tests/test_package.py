@@ -1,6 +1,10 @@
 import importlib
 import inspect
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,31 @@ def test_every_public_name_has_an_example_and_a_place_in_the_docs(name):
         pytest.importorskip("river")
     assert ">>>" in (inspect.getdoc(getattr(whet, name)) or "")
     assert name in (ROOT / "docs" / "api.md").read_text()
+
+
+DETECT = """
+import json, sys
+import numpy as np, whet
+whet.load("face").detect(np.arange(4096, dtype=np.uint8).reshape(64, 64))
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_detection_loads_few_modules_and_none_of_training():
+    """A process that detects imports what detection needs, and no room above it.
+
+    58 modules of whet on the model contract, 40 before it: a number to lower.
+    """
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, "-c", DETECT], env=environment, capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    loaded = json.loads(done.stdout)
+    own = [name for name in loaded if name.split(".")[0] == "whet"]
+    assert len(own) <= 60
+    above = ("training", "evaluation", "tracking", "estimators", "opencv", "plots", "web", "demo", "cli")
+    assert [name for name in own if name.startswith(tuple(f"whet.{room}" for room in above))] == []
+    assert {"matplotlib", "pandas", "rich", "sklearn", "typer", "fastapi", "dask"}.isdisjoint(loaded)
 
 
 def test_unknown_names_are_attribute_errors():
@@ -75,3 +104,33 @@ def test_pages_for_users_import_at_most_one_level_below_whet():
 def test_every_benchmark_and_script_can_be_imported():
     for path in sorted([*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "scripts").glob("*.py")]):
         importlib.import_module(f"{path.parent.name}.{path.stem}")
+
+
+def test_every_benchmark_names_the_decision_that_it_supports():
+    """The first line of a benchmark that can be run is the title of a decision."""
+    decisions = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
+    titles = set(re.findall(r"^- \*\*(.+?)\.?\*\*", decisions, re.MULTILINE | re.DOTALL))
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "def main(" in text:
+            named = re.match(r'"""Decision "(.+?)"[.:]', text)
+            assert named, f"{path.name} names no decision"
+            assert named[1] in titles, f"{path.name}: docs/decisions.md has no {named[1]!r}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", *(str(path) for path in MARKDOWN)])
+def test_modules_that_a_page_runs_exist(page):
+    """Commands `python -m NAME` of this repository; a benchmark that is deleted leaves no reference."""
+    modules = re.findall(
+        r"python -m\s+((?:benchmarks|scripts|tests|experiments)[\w.]*)", (ROOT / page).read_text("utf-8")
+    )
+    paths = [ROOT / name.rstrip(".").replace(".", "/") for name in modules]
+    assert [path.name for path in paths if not path.with_suffix(".py").exists() and not path.is_dir()] == []
+
+
+def test_files_that_decisions_name_exist():
+    page = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", page) + re.findall(r"\b(tests/[\w/]+(?:\.py)?)", page)
+    assert [name for name in named if not (ROOT / name).exists() and not (ROOT / "src/whet" / name).exists()] == []
+    stored = re.findall(r"`([\w-]+\.json)`", page)
+    assert [name for name in stored if not (ROOT / "docs" / "results" / name).exists()] == []

@@ -8,12 +8,12 @@ from tests.cascades import textured
 from tests.commands import check_message, whet, whet_here
 from tests.samples import brighter_on_the_right
 
-from whet.cascade.cascade import Cascade
 from whet.cli.options import ExitCode
 from whet.detector.storage import load
-from whet.features.haar import HaarPool
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.fitting import train_stage
+from whet.models.gslda.haar import HaarPool
 from whet.opencv import write_opencv
-from whet.training.stage import train_stage
 
 WINDOW = (8, 8)
 WRONG_CALL = 2
@@ -47,7 +47,7 @@ def test_an_opencv_cascade_is_adopted_corrected_and_exported_without_corrections
     result = json.loads(done.stdout)
     detector = load(folder / "mine.whet")
     assert (result["objects"], result["images"], result["stages"]) == (60, 6, 2)
-    assert result["negatives"] == [stage.statistics[1].n for stage in detector.base.stages]
+    assert result["negatives"] == [stage.statistics[1].n for stage in detector.base.model.stages]
     assert result["on_reference_set"]["recall"] == detector.estimate.recall
     assert "width/height" not in done.stderr
     assert "as boxes enclose them" not in done.stderr

@@ -9,9 +9,8 @@ from PIL import Image
 from tests.detectors import bull_base, bull_finder, bull_scene
 
 from whet.detector.base import Provenance
-from whet.detector.classes import MultiClassDetector
 from whet.detector.detector import Detector
-from whet.detector.storage import load, load_classes
+from whet.detector.storage import load
 from whet.io.files import short_hashes
 
 # Bulls in both places of every scene, and a cow.
@@ -31,7 +30,7 @@ def folder(tmp_path):
     (tmp_path / "set" / "data.yaml").write_text(said)
     trained = short_hashes([tmp_path / "set" / "train" / "images" / "train.png"])
     base = replace(bull_base(), provenance=Provenance().with_class("bull"), training_images=trained)
-    Detector(base).save(tmp_path / "bull.whet")
+    Detector.from_base(base).save(tmp_path / "bull.whet")
     return tmp_path
 
 
@@ -103,7 +102,7 @@ def test_the_class_is_shown_and_labels_detections(folder, run_here):
 def several(folder):
     """A model of two classes: bulls, and what an untrained copy of the same base takes for cows."""
     base = replace(bull_base(), provenance=Provenance().with_class("cow"))
-    both = MultiClassDetector({"bull": load(folder / "bull.whet"), "cow": Detector(base)})
+    both = Detector({"bull": load(folder / "bull.whet").shapes(), "cow": Detector.from_base(base).shapes()})
     both.save(folder / "both.whet")
     return both
 
@@ -135,15 +134,15 @@ def test_evaluate_measures_each_class_and_their_mean(run_here):
 
 def test_one_of_several_classes_is_corrected_logged_and_unlearned(several, folder, run_here):
     image = "set/test/images/test.png"
-    x1, y1, x2, y2 = several["cow"].detect(bull_scene(2)).boxes[0].tolist()
+    x1, y1, x2, y2 = several.select("cow").detect(bull_scene(2)).boxes[0].tolist()
     wrong = f"{image}:{x1},{y1},{x2 - x1},{y2 - y1}"
     done = run_here("learn", "both.whet", "--wrong", wrong)
     assert done.code == 1
     assert "several classes: bull, cow" in done.err
     assert run_here("learn", "both.whet:cow", "--wrong", wrong, "--force").code == 0
-    after = load_classes(folder / "both.whet")
-    assert [len(one.records) for one in after.values()] == [0, 1]
-    assert after["bull"].to_bytes() == several["bull"].to_bytes()
+    after = load(folder / "both.whet")
+    assert [len(shape.records) for shape in after.shapes()] == [0, 1]
+    assert after.select("bull").to_bytes() == several.select("bull").to_bytes()
     assert "not object" in run_here("log", "both.whet").out
     assert run_here("unlearn", "both.whet:cow", "--all").code == 0
     assert (folder / "both.whet").read_bytes() == several.to_bytes()
@@ -152,7 +151,7 @@ def test_one_of_several_classes_is_corrected_logged_and_unlearned(several, folde
 @pytest.mark.usefixtures("several")
 def test_inspect_lists_the_classes(run_here):
     done = run_here("inspect", "both.whet")
-    assert "both.whet:bull Detector(" in done.out
+    assert "bull: 12 x 12 windows" in done.out
     assert set(json.loads(run_here("inspect", "both.whet", "--json").out)["classes"]) == {"bull", "cow"}
     assert run_here("inspect", "both.whet", "--draw", "x.png").code == 2
     assert "Class cow" in run_here("inspect", "both.whet:cow").out

@@ -15,7 +15,7 @@ from whet.cli.detect import Format, _Results
 from whet.cli.options import ExitCode
 from whet.detector.storage import load
 from whet.evaluation.runs import detect_many
-from whet.io.detections import PIECEMEAL, Layout, pieces
+from whet.io.detection_files import PIECEMEAL, Layout, pieces
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_text_csv_and_json_tell_what_the_library_finds(folder):
 
 @pytest.mark.slow
 def test_a_model_with_a_reference_set_gives_probabilities(folder, tmp_path):
-    from whet.demo.online import drawn_scene
+    from whet.demo.faces_digits import drawn_scene
 
     Image.fromarray(drawn_scene()).save(tmp_path / "street.png")
     found = load("face").detect(tmp_path / "street.png")

@@ -27,7 +27,7 @@ def folder(tmp_path, monkeypatch):
     learned((1, WRONG, False), (2, BULL, True)).save(tmp_path / "door.whet")
     learned((2, BULL, True), (3, BULL, True)).save(tmp_path / "yard.whet")
     learned((1, WRONG, True)).save(tmp_path / "other.whet")
-    Detector(base()).save(tmp_path / "stranger.whet")
+    Detector.from_base(base()).save(tmp_path / "stranger.whet")
     return tmp_path
 
 

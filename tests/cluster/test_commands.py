@@ -69,7 +69,8 @@ def test_workers_read_from_a_store(folder, address):
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a group of processes there")
 @pytest.mark.parametrize("seconds", [(1.5, 2.2), (3.0, 3.2)])
 def test_ctrl_c_while_a_local_cluster_starts_prints_no_traceback(folder, tmp_path, seconds):
-    command = [*(sys.executable, "-m", "whet", "train"), folder / "vans.csv", "--workers", "2", *QUICK]
+    command = [*(sys.executable, "-m", "whet", "train"), folder / "vans.csv", "--workers", "2"]
+    command += ["--config", folder / QUICK[1]]
     begun = time.monotonic()
     with subprocess.Popen(
         [*map(str, command), "--out", str(tmp_path / "vans.whet")],

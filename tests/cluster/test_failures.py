@@ -12,14 +12,14 @@ import pytest
 from tests.cluster.processes import scheduler, workers
 from tests.crosses import WINDOW, write_images
 
-from whet._kernels import workers as module
-from whet._kernels.workers import Cluster, Threads, connect, lost_image
 from whet.detector.storage import load
 from whet.errors import BoxError, ClusterError, UnreadableImageError
 from whet.evaluation.runs import detect_many
-from whet.training.channel_samples import Backgrounds
-from whet.training.channel_window import ChannelWindow
-from whet.training.negatives import SkippedImagesWarning, windows_of_images
+from whet.parallel import workers as module
+from whet.parallel.workers import Cluster, Threads, connect, lost_image
+from whet.training.backgrounds import Backgrounds, SkippedImagesWarning
+from whet.training.families import training_of
+from whet.training.gslda import grey_backgrounds
 
 distributed = pytest.importorskip("distributed", reason="a cluster needs pip install 'whet[dask]'")
 pytestmark = pytest.mark.slow
@@ -27,9 +27,9 @@ pytestmark = pytest.mark.slow
 # A worker that reads the poisoned image dies, as it would of a fault in a decoder.
 POISON = """
 import os
-from whet.io.images import read_grey
-from whet.training import negatives
-negatives.read_grey = lambda path: os._exit(1) if path.name == "3.png" else read_grey(path)
+from whet.io.image_files import read_grey
+from whet.training import families
+families.read_grey = lambda path: os._exit(1) if path.name == "3.png" else read_grey(path)
 """
 
 
@@ -44,24 +44,27 @@ def test_a_poisoned_image_is_reported_and_the_others_go_on(tmp_path):
         client.wait_for_workers(2, timeout=120)
         cluster = Cluster(client)
         with pytest.warns(SkippedImagesWarning, match=r"3\.png.*died.*remove the image"):
-            found = windows_of_images(images, 100, WINDOW, np.random.default_rng(0), workers=cluster)
-        assert len(found) == 100
+            places = grey_backgrounds(images, WINDOW, workers=cluster).random(80, [0])
+        assert np.unique(places[:, 0]).tolist() == [0, 1, 2, 4, 5, 6, 7]
         with pytest.raises(ClusterError, match=r"died.*memory"):
             list(Cluster(client).map(os._exit, [1]))
 
 
 def test_an_image_that_cannot_be_read_again_is_an_error_here_and_there(tmp_path):
     paths = write_images(tmp_path)[:4]
-    choice = ChannelWindow.from_boxes(np.array([[0.0, 0.0, 40.0, 40.0]] * 30))
+    family = training_of("channels")
+    choice = family.choose_window(np.array([[0.0, 0.0, 40.0, 40.0]] * 30))
     with scheduler() as address, workers(address, 1), distributed.Client(address) as client:
-        every = [Backgrounds(paths, choice, max_memory=0, workers=each) for each in (Threads(1), Cluster(client))]
+        every = [
+            Backgrounds(paths, family, choice, max_memory=0, workers=each) for each in (Threads(1), Cluster(client))
+        ]
         places = [images.random(40, [0]) for images in every]
         np.testing.assert_array_equal(*places)
         paths[1].unlink()
         said = []
         for images in every:
             with pytest.raises(UnreadableImageError, match=r"no such file.*--resume") as caught:
-                images.cells(places[0])
+                images.windows(places[0])
             said.append(str(caught.value))
             with pytest.warns(SkippedImagesWarning, match=r"no such file"):
                 images.random(40, [1])
@@ -102,7 +105,8 @@ def test_a_worker_that_does_not_see_the_images_is_an_error_that_names_it(tmp_pat
     hidden, shared = (write_images(tmp_path / name)[:6] for name in ("images", "shared"))
     gone = tmp_path / "nowhere" / "gone.png"
     detector = load("face")
-    choice = ChannelWindow.from_boxes(np.array([[0.0, 0.0, 40.0, 40.0]] * 30))
+    family = training_of("channels")
+    choice = family.choose_window(np.array([[0.0, 0.0, 40.0, 40.0]] * 30))
     with (
         scheduler() as address,
         workers(address, 1),
@@ -113,7 +117,7 @@ def test_a_worker_that_does_not_see_the_images_is_an_error_that_names_it(tmp_pat
         cluster = Cluster(client)
         for attempt in (
             lambda: list(detect_many(detector, [*shared, *hidden], workers=cluster)),
-            lambda: Backgrounds(hidden, choice, workers=cluster),
+            lambda: Backgrounds(hidden, family, choice, workers=cluster),
         ):
             with pytest.raises(ClusterError, match=rf"worker tcp://.* cannot see {tmp_path}/images.*--images URL"):
                 attempt()

@@ -3,24 +3,20 @@
 import hashlib
 import os
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from tests.cluster.processes import kill_one, scheduler, worker_processes, workers
-from tests.crosses import CONFIG, WINDOW, pool, positives, write_images
-from tests.detectors import to_bytes
+from tests.crosses import CONFIG, detector_bytes, pool, positives, train_cascade, write_images
 from tests.drawn_sets import van_set
 from tests.training.test_checkpoint import StoppedError, stop_at
 
 import whet
-from whet._kernels.workers import Cluster, Threads
-from whet.detector.base import DetectorBase
-from whet.detector.detector import Detector
-from whet.training.cascade import train_cascade
+from whet.parallel.workers import Cluster, Threads
 from whet.training.config import TrainingConfig
 from whet.training.preparation import prepare
-from whet.training.progress import Mining, StageStarted, WeakAdded
+from whet.training.progress import FitProgress, FitStarted, Mining
 from whet.training.train import train_prepared
 
 distributed = pytest.importorskip("distributed", reason="a cluster needs pip install 'whet[dask]'")
@@ -50,7 +46,7 @@ def trained(images, workers, callback=lambda _: None, **options):
     """The hash of a small cascade."""
     config = replace(CONFIG, early_exits=True)
     _, stages, _ = train_cascade(pool(), positives(), images, config, callback, workers=workers, **options)
-    return hashlib.sha256(to_bytes(Detector(DetectorBase(WINDOW, tuple(stages))))).hexdigest()
+    return hashlib.sha256(detector_bytes(stages)).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +54,12 @@ def expected(images):
     return trained(images, Threads(1))
 
 
-@dataclass(frozen=True)
 class Blocks(Threads):
     """Threads that cut features into blocks of a given size."""
 
-    size: int = 1
+    def __init__(self, threads, size):
+        super().__init__(threads)
+        self.size = size
 
     @property
     def slots(self):
@@ -89,7 +86,7 @@ def test_the_instructions_of_a_worker_do_not_matter(images, expected):
         assert client.submit(os.getenv, "NUMBA_CPU_NAME").result() == "generic"
 
 
-@pytest.mark.parametrize("phase", [Mining, StageStarted, WeakAdded])
+@pytest.mark.parametrize("phase", [Mining, FitStarted, FitProgress])
 def test_workers_that_die_twice_in_each_phase_do_not_matter(images, expected, client, phase):
     """Killed while they mine, train weak learners, and select; the next event of the phase kills again."""
     client.wait_for_workers(2, timeout=TIMEOUT)
@@ -105,7 +102,7 @@ def test_workers_that_die_twice_in_each_phase_do_not_matter(images, expected, cl
 
 
 def in_second_stage(event):
-    return isinstance(event, WeakAdded) and event.stage == 1
+    return isinstance(event, FitProgress) and event.stage == 1
 
 
 def test_a_training_stopped_on_a_cluster_ends_on_a_laptop_and_the_other_way_round(images, expected, client, tmp_path):

@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 from tests.channels import colourful, random_detector
 
-from whet.cascade.boxes import box_iou
-from whet.cascade.pyramid import WindowIndex
-from whet.cascade.scan import scan_pyramid
-from whet.detector.base import DetectorBase
-from whet.detector.corrections import look_alikes
+from whet.corrections.box_windows import look_alikes
+from whet.corrections.reference import GUARD_NEGATIVE, GUARD_POSITIVE, Reference
 from whet.detector.detector import Detector
-from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, Reference
 from whet.detector.storage import load
 from whet.errors import CannotExportError, CannotLearnError
+from whet.images.boxes import box_iou
+from whet.images.pyramid import WindowIndex
 
 
 @pytest.fixture(autouse=True)
@@ -32,15 +30,13 @@ def guarded_detector():
     """A detector of random trees with guards: its own windows in another image."""
     detector, other = random_detector(), colourful((90, 110), np.random.default_rng(5))
     found = detector.detect(other, grouping=None, min_score=-np.inf)
-    pyramid = detector.pyramid(other)
-    responses = detector.cascade.responses(pyramid, found.windows.index)
+    pyramid = detector.only.pyramid(other)
+    responses, _ = detector.model.responses(pyramid, found.windows.index)
     order = np.argsort(-found.windows.scores)
     rows = np.concatenate([order[:20], order[-20:]])
     part = np.repeat(np.array([GUARD_POSITIVE, GUARD_NEGATIVE], np.uint8), 20)
-    packed = np.packbits(responses[rows], axis=1)
-    reference = Reference(packed, part, np.ones(40, np.float32), np.arange(40, dtype=np.int32), 0, responses.shape[1])
-    base = DetectorBase(detector.window, detector.base.stages, reference=reference)
-    return Detector(base, reporting=detector.reporting)
+    reference = Reference(responses.take(rows), part, np.ones(40, np.float32), np.arange(40, dtype=np.int32), 0)
+    return Detector.from_base(replace(detector.base, reference=reference), reporting=detector.reporting)
 
 
 def is_found(detector, image, box, **options):
@@ -88,11 +84,10 @@ def test_a_missed_object_is_found_with_the_score_that_is_asked_for(image):
 def test_a_corrected_detector_looks_at_images_in_which_nothing_fires(image, empty):
     detector = random_detector()
     detector.learn(image, detector.detect(image).boxes[:1], False)
-    silent = detector.cascade.stages[0]
-    silent = replace(silent, threshold=1e9)
-    cascade = replace(detector.cascade, stages=(silent,), lowered=None)
-    pyramid = detector.pyramid(detector.pixels(empty))
-    assert len(scan_pyramid(cascade, pyramid)) == 0
+    model = detector.model
+    silent = replace(model, votes=replace(model.votes, limits=np.append(model.votes.limits[:-1], 1e9)))
+    pyramid = detector.only.pyramid(detector.only.pixels(empty))
+    assert len(replace(detector.only.corrected, model=silent).scan(pyramid)) == 0
 
 
 def test_order_merging_and_files_do_not_matter(image, tmp_path):
@@ -124,27 +119,26 @@ def test_windows_of_a_correction_have_the_responses_of_the_scan(image):
     detector = random_detector()
     box = detector.detect(image).boxes[:1]
     (record,) = detector.learn(image, box, False)
-    pyramid = detector.pyramid(image)
+    pyramid = detector.only.pyramid(image)
     own = WindowIndex(*(np.unique(np.stack([record.index.scale, record.index.y, record.index.x]), axis=1)))
     own = replace(own, y=own.y.astype(np.intp), x=own.x.astype(np.intp))
-    expected = {row.tobytes() for row in np.packbits(detector.cascade.responses(pyramid, own), axis=1)}
-    assert expected <= {row.tobytes() for row in record.responses}
+    assert detector.model.responses(pyramid, own)[0].rows <= record.responses.rows
 
 
 def test_look_alikes_are_the_same_every_time_and_near_their_window(image):
     detector = random_detector()
-    pyramid = detector.pyramid(image)
+    pyramid = detector.only.pyramid(image)
     every = detector.detect(image, grouping=None).windows.index
     index = every.take(np.array([0, len(every) // 2]))
     one, again, other = (
-        look_alikes(detector.base, pyramid, index, name, near=np.inf) for name in ("ab" * 32, "ab" * 32, "cd" * 32)
+        look_alikes(detector.base.model, pyramid, index, name, near=np.inf)
+        for name in ("ab" * 32, "ab" * 32, "cd" * 32)
     )
-    assert np.array_equal(one.responses, again.responses)
-    assert not np.array_equal(one.responses, other.responses)
-    own = detector.cascade.responses(pyramid, index)
-    distance = (one.responses[:, None] != own[None]).sum(axis=2).min(axis=1)
-    random = (own[:1] != own[1:]).sum()
-    assert np.median(distance) < random
+    assert np.array_equal(one.responses.words, again.responses.words)
+    assert not np.array_equal(one.responses.words, other.responses.words)
+    own, _ = detector.model.responses(pyramid, index)
+    random = own.take(slice(1)).distances(own.take(slice(1, 2)))[0]
+    assert np.median(one.responses.distances(own)) < random
 
 
 def test_examples_do_not_change_votes(image):

@@ -10,8 +10,6 @@ from safetensors.numpy import load as parse
 from tests.channels import colourful, random_detector, random_trees
 from tests.security.test_model_file_attacks import closed, opened
 
-from whet.cascade.cascade import Cascade
-from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.errors import CannotExportError, ModelFileError
 
@@ -55,29 +53,40 @@ def test_smaller_objects_are_found_by_default_where_the_model_says_so(image):
 def test_sizes_beyond_what_a_detector_finds_give_nothing_and_its_own_least_size_is_kept_within_them(image):
     detector = random_detector()
     assert len(detector.detect(image, max_size=3)) == 0
-    tiny = Detector(detector.base, reporting=replace(detector.reporting, min_size=1e-9))
+    tiny = Detector.from_base(detector.base, reporting=replace(detector.reporting, min_size=1e-9))
     assert len(tiny.detect(image)) >= len(detector.detect(image)) > 0
 
 
 @pytest.mark.parametrize(("name", "value", "says"), [("channel", 40, "channel 40"), ("y", 6, "y 6"), ("x", 5, "x 5")])
 def test_cells_outside_of_the_window_are_refused(name, value, says):
     header, tensors = opened(random_detector().to_bytes())
-    tensors[f"stage000.{name}"][3, 1] = value
+    tensors[f"model.{name}"][3, 1] = value
     with pytest.raises(ModelFileError, match=says):
         Detector.from_bytes(closed(header, tensors))
 
 
 def test_parts_of_trees_are_refused():
     header, tensors = opened(random_detector().to_bytes())
-    header["stages"][0]["n_weak"] -= 1
-    with pytest.raises(ModelFileError, match="each tree has 4"):
+    tensors["model.votes"] = np.ascontiguousarray(tensors["model.votes"].ravel()[:-1])
+    with pytest.raises(ModelFileError, match="votes"):
         Detector.from_bytes(closed(header, tensors))
+    model = random_trees()
+    with pytest.raises(ValueError, match="4 for each"):
+        replace(model, threshold=model.threshold[1:], channel=model.channel[1:], y=model.y[1:], x=model.x[1:])
+    with pytest.raises(ValueError, match=r"expected .30, 3. of each"):
+        replace(model, channel=model.channel[1:])
 
 
 def test_rejection_inside_of_a_tree_is_refused():
+    """A file has one limit for each tree; a model refuses others."""
+    model = random_trees()
+    limits = model.votes.limits.copy()
+    limits[5] = 0.5
+    with pytest.raises(ValueError, match="whole trees"):
+        replace(model, votes=replace(model.votes, limits=limits))
     header, tensors = opened(random_detector().to_bytes())
-    tensors["stage000.exits"][5] = 0.5
-    with pytest.raises(ModelFileError, match="whole trees"):
+    tensors["model.limits"] = model.votes.limits
+    with pytest.raises(ModelFileError, match=r"limits|channel"):
         Detector.from_bytes(closed(header, tensors))
 
 
@@ -104,10 +113,11 @@ def test_files_of_other_detectors_have_no_smallest_size():
     assert b"min_size" not in load("face").to_bytes()
 
 
-def test_trees_stand_alone_in_a_cascade():
-    stage = random_trees().stages[0]
-    with pytest.raises(ValueError, match="one stage"):
-        Cascade((24, 20), (stage, stage))
+def test_trees_vote_in_one_stage():
+    model = random_trees()
+    two = replace(model.votes, ends=np.array([60, 120]))
+    with pytest.raises(ValueError, match="votes"):
+        replace(model, votes=two)
 
 
 def test_opencv_has_no_format_for_trees_on_channels(tmp_path):
@@ -115,7 +125,6 @@ def test_opencv_has_no_format_for_trees_on_channels(tmp_path):
         random_detector().export_opencv(tmp_path / "trees.xml")
 
 
-def test_windows_without_their_surroundings_have_no_channels():
-    base = DetectorBase((24, 20), random_trees().stages)
-    with pytest.raises(TypeError, match="responses"):
-        base.cascade.respond(np.zeros((2, 24, 20), np.uint8))
+def test_windows_without_their_channels_are_refused():
+    with pytest.raises(ValueError, match="got cells"):
+        random_trees().respond(np.zeros((2, 24, 20), np.uint8))

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 import whet
-from whet.cascade.boxes import box_iou
-from whet.cascade.scan import is_on_grid
-from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.errors import ModelFileError
+from whet.images.boxes import box_iou
+from whet.models.gslda.cascade_scan import is_on_grid
 
 data = pytest.importorskip("skimage.data")
 
@@ -23,7 +22,8 @@ LEFT_OUT = {"coffee": (34, 212, 80, 263), "rocket": (34, 115, 100, 188), "camera
 def strict_detector():
     """The face detector with a coarse pass that leaves out more than its own does."""
     face = whet.load("face")
-    return Detector(replace(face.base, coarse_room=(0.0,) * 4), reporting=face.reporting)
+    model = replace(face.base.model, coarse_room=(0.0,) * 4)
+    return Detector.from_base(replace(face.base, model=model), reporting=face.reporting)
 
 
 def has(found, box):
@@ -54,13 +54,13 @@ def test_a_corrected_miss_changes_only_windows_like_it():
     others = [data.astronaut(), data.chelsea(), data.coins()]
     before = [detector.detect(image, **ANY) for image in others]
     detector.learn(data.coffee(), LEFT_OUT["coffee"], True)
-    assert detector.cascade.lowered is not None
+    assert detector.only.corrected.lowered is not None
     for image, then in zip(others, before, strict=True):
         now = detector.detect(image, **ANY)
-        pyramid = detector.pyramid(detector.pixels(image))
-        responses = detector.cascade.responses(pyramid, now.windows.index)
+        pyramid = detector.only.pyramid(detector.only.pixels(image))
+        responses, _ = detector.model.responses(pyramid, now.windows.index)
         rejected = np.full(len(now.windows), -np.inf)
-        follows = detector.cascade.neighbours.judge(responses, rejected) > -np.inf
+        follows = detector.only.corrected.known.decide(responses, rejected) > -np.inf
         following = {place for place, one in zip(now.windows.index, follows, strict=True) if one}
         own = {place: score for place, score in windows(now).items() if place not in following}
         assert own == {place: score for place, score in windows(then).items() if place not in following}
@@ -82,7 +82,8 @@ def test_confirming_a_face_that_is_found_leaves_the_scan_as_it_is():
     detector, image = whet.load("face"), data.astronaut()
     found = detector.detect(image)
     detector.learn(image, found[0], True)
-    assert detector.cascade.scanned.coarse is not None
+    assert detector.model.coarse_room
+    assert detector.only.corrected.lowered is None
     assert np.array_equal(detector.detect(image).scores, found.scores)
 
 
@@ -96,25 +97,26 @@ def test_the_window_of_an_object_lies_on_the_coarse_grid():
 
 def test_a_full_scan_and_a_model_without_coarse_pass_find_the_same():
     face, image = whet.load("face"), data.astronaut()
-    plain = Detector(replace(face.base, coarse_room=()), reporting=face.reporting)
+    base = replace(face.base, model=replace(face.base.model, coarse_room=()))
+    plain = Detector.from_base(base, reporting=face.reporting)
     assert np.array_equal(face.detect(image, fast=False, **ANY).scores, plain.detect(image, **ANY).scores)
     assert len(plain.detect(image, fast=True, **ANY).windows) < len(plain.detect(image, **ANY).windows)
 
 
 def test_the_coarse_pass_is_kept_in_the_file_and_is_no_part_of_the_base_id():
     face, strict = whet.load("face"), strict_detector()
-    assert face.base.coarse_room
-    assert Detector.from_bytes(strict.to_bytes()).base.coarse_room == (0.0,) * 4
+    assert face.base.model.coarse_room
+    assert Detector.from_bytes(strict.to_bytes()).base.model.coarse_room == (0.0,) * 4
     assert strict.base_id == face.base_id
     merged = strict.copy()
     merged.merge(face)
-    assert merged.base.coarse_room == strict.base.coarse_room
+    assert merged.base.model.coarse_room == strict.base.model.coarse_room
 
 
 @pytest.mark.parametrize("room", ["[]", '"0"', "[-0.5]", "[true]", "[" + ",".join(["0.0"] * 11) + "]"])
 def test_a_file_with_another_coarse_pass_is_refused(room):
     stored = whet.load("face").to_bytes()
-    room_before = json.dumps(list(whet.load("face").base.coarse_room), separators=(",", ":"))
+    room_before = json.dumps(list(whet.load("face").base.model.coarse_room), separators=(",", ":"))
     text = f'\\"coarse_room\\":{room_before}'.encode()
     assert stored.count(text) == 1
     length = int.from_bytes(stored[:8], "little")
@@ -125,6 +127,6 @@ def test_a_file_with_another_coarse_pass_is_refused(room):
 
 @pytest.mark.parametrize("room", [(-0.1,), (np.inf,), (0.0,) * 11])
 def test_room_is_at_least_zero_for_some_of_the_stages(room):
-    base = whet.load("face").base
+    model = whet.load("face").base.model
     with pytest.raises(ValueError, match="coarse_room"):
-        DetectorBase(base.window, base.stages, base.min_sigma, coarse_room=room)
+        replace(model, coarse_room=room)

@@ -19,14 +19,16 @@ from tests.detectors import (
     still_there,
 )
 
-from whet.cascade.boxes import BoxOffset, box_iou
-from whet.cascade.pyramid import Pyramid, level_scales
+from whet.corrections.box_windows import AROUND, COPIES, MAX_WINDOWS, look_alikes
+from whet.corrections.records import image_hash
 from whet.detector.base import DetectorBase
-from whet.detector.corrections import AROUND, COPIES, MAX_WINDOWS, look_alikes
 from whet.detector.detector import Detector
-from whet.detector.records import image_hash
 from whet.detector.storage import load
 from whet.errors import BoxError, CannotExportError, CannotLearnError, CannotMergeError, RecordError
+from whet.images.boxes import BoxOffset, box_iou
+from whet.images.pyramid import Pyramid, level_scales
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.responses import Responses
 
 BOTH = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
 
@@ -37,22 +39,25 @@ def _frozen(monkeypatch):
     monkeypatch.setattr("whet.detector.detector.time.time", lambda: 1_700_000_000.7)
 
 
-def same_cascade(one, other):
-    """Whether two detectors have the same weights, thresholds and neighbours, to the bit."""
+def same_model(one, other):
+    """Whether two detectors have the same weights, thresholds and known windows, to the bit."""
 
-    def numbers(stage):
-        soft = stage.rejection_thresholds
-        return stage.coef.tobytes(), stage.threshold, None if soft is None else soft.tobytes()
+    def numbers(votes):
+        return None if votes is None else [part.tobytes() for part in (votes.coef, votes.threshold, votes.limits)]
 
-    def neighbours(cascade):
-        known = cascade.neighbours
-        names = ("rejected", "accepted", "targets", "objects", "others")
-        return None if known is None else [getattr(known, name).tobytes() for name in names]
+    def known(corrected):
+        names, windows = ("rejected", "accepted", "objects", "others"), corrected.known
+        if windows is None:
+            return None
+        responses = [getattr(windows, name).words.tobytes() for name in names]
+        return responses, windows.targets.tobytes(), windows.reach, windows.unknown
 
-    pairs = [*zip(one.cascade.stages, other.cascade.stages, strict=True)]
-    pairs += zip(one.cascade.scanned.stages, other.cascade.scanned.stages, strict=True)
-    same = neighbours(one.cascade) == neighbours(other.cascade)
-    return same and all(numbers(a) == numbers(b) for a, b in pairs)
+    ours, theirs = one.only.corrected, other.only.corrected
+    return (
+        numbers(ours.model.votes) == numbers(theirs.model.votes)
+        and numbers(ours.lowered) == numbers(theirs.lowered)
+        and known(ours) == known(theirs)
+    )
 
 
 @cache
@@ -74,8 +79,8 @@ def test_an_object_is_learned_by_exactly_the_pixels_of_a_scan():
     (record,) = bull_finder().learn(bull_scene(), [[41, 29, 71.5, 61]], [True], name="yard.png", note="a bull")
     assert record.index.scale[0] in level_scales(bull_scene().shape, (12, 12))
     pyramid = Pyramid.from_image(bull_scene(), (12, 12))
-    bits, _ = bull_base().cascade.respond(pyramid.patches(record.index))
-    np.testing.assert_array_equal(record.unpacked(bull_base().cascade.n_weak)[0], bits[0])
+    responses, _ = bull_base().model.cascade.respond(pyramid.patches(record.index))
+    np.testing.assert_array_equal(record.responses.bits[0], responses.bits[0])
     assert box_iou(pyramid.boxes(record.index), np.array([[41, 29, 71.5, 61]]))[0, 0] > 0.6
     assert (record.name, record.note, record.time) == ("yard.png", "a bull", 1_700_000_000)
     assert record.image == image_hash(bull_scene())
@@ -94,9 +99,9 @@ def test_a_false_positive_is_learned_by_the_windows_near_it_that_the_base_accept
 
 
 def test_a_record_holds_no_pixels():
-    n = bull_base().cascade.n_weak
+    n = bull_base().model.votes.n_weak
     for record in bull_finder().learn(bull_scene(), [*false_positive(bull_finder()), *BULL], [False, True]):
-        assert record.responses.shape == (len(record), -(-n // 8))
+        assert record.responses.to_bytes().shape == (len(record), -(-n // 8))
         assert len(record.image) == 64
 
 
@@ -139,11 +144,13 @@ def test_detections_between_limits_of_size_are_learned_with_the_same_limits():
 def test_look_alikes_are_the_same_every_time_and_others_for_another_image():
     pyramid = Pyramid.from_image(bull_scene(), (12, 12))
     index = pyramid.overlapping(false_positive(bull_finder())[0], 0.6)
-    one, again, other = (look_alikes(bull_base(), pyramid, index, name) for name in ("ab" * 32, "ab" * 32, "cd" * 32))
-    np.testing.assert_array_equal(one.responses, again.responses)
-    np.testing.assert_array_equal(one.margins, again.margins)
+    one, again, other = (
+        look_alikes(bull_base().model, pyramid, index, name) for name in ("ab" * 32, "ab" * 32, "cd" * 32)
+    )
+    np.testing.assert_array_equal(one.responses.words, again.responses.words)
+    np.testing.assert_array_equal(one.closeness, again.closeness)
     assert 0 < len(one) <= min(MAX_WINDOWS, COPIES * len(index))
-    assert not np.array_equal(one.responses, other.responses)
+    assert not np.array_equal(one.responses.words, other.responses.words)
 
 
 # What a correction does.
@@ -225,7 +232,7 @@ def test_a_missed_object_exceeds_the_minimum_score_that_is_asked_for():
         assert not update.unsatisfied
         assert finds(finder, BULL, hidden(), min_score=score)
         (record,) = update
-        assert finder.cascade.scores_of_responses(record.unpacked(finder.cascade.n_weak))[0] > score
+        assert finder.only.corrected.scores(record.responses)[0] > score
 
 
 def test_an_object_that_is_far_from_being_accepted_is_reported():
@@ -234,7 +241,8 @@ def test_an_object_that_is_far_from_being_accepted_is_reported():
     assert update.unsatisfied == tuple(update)
     assert [record.id for record in finder.unsatisfied] == update.ids
     assert "not satisfied" in str(update)
-    assert all(a is b for a, b in zip(finder.cascade.scanned.stages, bull_base().cascade.stages, strict=True))
+    assert finder.only.corrected.lowered is None
+    assert finder.model is bull_base().model
 
 
 def test_a_minimum_score_without_an_end_is_refused():
@@ -250,7 +258,7 @@ def test_corrections_that_hold_already_change_no_bit_of_the_cascade(make):
     # Right with room to spare: an object, and a place that a stage rejects by far.
     update = finder.learn(bull_scene(), [[120, 70, 170, 120], [5, 5, 25, 25]], [True, False])
     assert len(update) == len(finder.records) == 2
-    assert same_cascade(finder, make())
+    assert same_model(finder, make())
 
 
 def test_corrections_that_hold_already_change_no_bit_of_the_face_detector():
@@ -259,7 +267,7 @@ def test_corrections_that_hold_already_change_no_bit_of_the_face_detector():
     found = faces.detect(data.astronaut())
     faces.learn(data.astronaut(), found.boxes[:1], True)
     faces.learn(data.brick(), [[100, 100, 150, 150]], False)
-    assert same_cascade(faces, load("face"))
+    assert same_model(faces, load("face"))
     assert faces.operating_points == load("face").operating_points
 
 
@@ -267,9 +275,8 @@ def test_corrections_change_no_weight():
     finder = judged_finder()
     finder.learn(bull_scene(), false_positive(finder), False)
     finder.learn(hidden(), BULL, True)
-    assert not same_cascade(finder, judged_finder())
-    for before, after in zip(judged_base().cascade.stages, finder.cascade.stages, strict=True):
-        assert before is after
+    assert not same_model(finder, judged_finder())
+    assert finder.model is judged_base().model
 
 
 def test_a_correction_only_rejects_or_only_accepts():
@@ -322,8 +329,7 @@ def test_a_stage_with_fixed_weights_stays_and_the_others_are_corrected():
     found = mixed.detect(image)
     assert len(found)
     update = mixed.learn(image, found.boxes[:1], False)
-    assert mixed.cascade.stages[0] is mixed.base.cascade.stages[0]
-    assert mixed.cascade.stages[2] is mixed.base.cascade.stages[2]
+    assert mixed.model is mixed.base.model
     assert update.unsatisfied or not finds(mixed, found.boxes[:1], image)
 
 
@@ -331,14 +337,15 @@ def test_soft_stages_let_a_missed_object_pass():
     """Rejection thresholds on partial sums must not reject what the stage has to accept."""
     from tests.detectors import WINDOW, base, patches
 
-    soft = Detector(base(soft=True))
+    soft = Detector.from_base(base(soft=True))
     X, y = patches(400, np.random.default_rng(3))
-    rejected = X[y & ~soft.cascade.accepts(X)]
+    rejected = X[y & ~soft.model.cascade.accepts(X)]
     assert len(rejected) > 5
     for patch in rejected[:6]:
         corrected = soft.copy()
         update = corrected.learn(patch, [[0, 0, WINDOW[1], WINDOW[0]]], True)
-        assert update.unsatisfied or corrected.cascade.accepts(patch[None])[0]
+        responses, has_contrast = corrected.model.cascade.respond(patch[None])
+        assert update.unsatisfied or (has_contrast[0] and corrected.only.corrected.scores(responses)[0] > 0)
         assert not update.unsatisfied
 
 
@@ -412,7 +419,8 @@ def test_learn_then_unlearn_gives_the_same_bytes_without_the_image(corrections):
     assert content(finder) != content(judged_finder())
     finder.unlearn(records[::-1])
     assert content(finder) == content(judged_finder())
-    assert finder.cascade is judged_base().cascade
+    assert finder.model is judged_base().model
+    assert finder.only.corrected.known is None
 
 
 def test_records_added_in_any_order_make_the_same_detector(corrections):
@@ -421,7 +429,7 @@ def test_records_added_in_any_order_make_the_same_detector(corrections):
     for i in np.random.default_rng(0).permutation(len(records)):
         again.add([records[i]])
     assert content(again) == content(finder)
-    assert same_cascade(again, finder)
+    assert same_model(again, finder)
 
 
 def test_unlearning_one_is_never_having_learned_it(corrections):
@@ -431,7 +439,7 @@ def test_unlearning_one_is_never_having_learned_it(corrections):
         one.unlearn(record)
         other.add(each for each in records if each.id != record.id)
         assert content(one) == content(other)
-        assert same_cascade(one, other)
+        assert same_model(one, other)
 
 
 def test_merged_is_the_one_that_learned_both(corrections):
@@ -443,7 +451,7 @@ def test_merged_is_the_one_that_learned_both(corrections):
     turned.merge(one)
     one.merge(other)
     assert content(one) == content(both) == content(turned)
-    assert same_cascade(one, both)
+    assert same_model(one, both)
 
 
 def test_a_loaded_detector_has_the_same_weights_and_learns_on(tmp_path, corrections):
@@ -454,7 +462,7 @@ def test_a_loaded_detector_has_the_same_weights_and_learns_on(tmp_path, correcti
         finder.save(tmp_path / "bull.whet")
         finder = load(tmp_path / "bull.whet")
     assert content(finder) == content(straight)
-    assert same_cascade(finder, straight)
+    assert same_model(finder, straight)
     assert [record.id for record in finder.unsatisfied] == [record.id for record in straight.unsatisfied]
 
 
@@ -482,10 +490,9 @@ def test_what_is_not_learned_is_not_unlearned_and_nothing_changes(corrections):
 
 
 ALTERED = {
-    "more bits": lambda r: replace(r, responses=np.repeat(r.responses, 2, axis=1)),
-    "fewer bits": lambda r: replace(r, responses=r.responses[:, :-1]),
-    "bits beyond the last learner": lambda r: replace(r, responses=r.responses | np.uint8([0, 0, 1])),
-    "fewer windows": lambda r: replace(r, responses=r.responses[:-1]),
+    "more bits": lambda r: replace(r, responses=Responses.from_bits(np.repeat(r.responses.bits, 2, axis=1))),
+    "fewer bits": lambda r: replace(r, responses=Responses.from_bits(r.responses.bits[:, :-1])),
+    "fewer windows": lambda r: replace(r, responses=r.responses.take(slice(0, -1))),
 }
 
 
@@ -496,13 +503,13 @@ def test_records_that_no_window_could_have_left_are_refused(alter, corrections):
         with pytest.raises(RecordError):
             finder.add([alter(record)])
         with pytest.raises(RecordError):
-            Detector(judged_base(), records=[alter(record)])
+            Detector.from_base(judged_base(), records=[alter(record)])
     assert content(finder) == content(judged_finder())
 
 
 def test_records_of_another_base_are_refused(corrections):
     records, finder = corrections
-    other = Detector(DetectorBase((12, 12), bull_base().stages[:2]))
+    other = Detector.from_base(DetectorBase(CascadeModel((12, 12), bull_base().model.stages[:2])))
     with pytest.raises(RecordError, match="base"):
         other.add(records)
     with pytest.raises(CannotMergeError, match="base"):
@@ -529,7 +536,7 @@ def test_corrections_stand_on_top_of_counts(corrections):
     other.add(records)
     other.learn_patches(X, False)
     assert content(one) == content(other)
-    assert same_cascade(one, other)
+    assert same_model(one, other)
     one.unlearn_patches(X, False)
     other = judged_finder()
     other.add(records)
@@ -605,7 +612,7 @@ def test_an_image_smaller_than_the_window_is_refused():
 
 
 def test_a_detector_of_fixed_stages_runs_but_does_not_learn():
-    fixed = Detector(DetectorBase(bull_finder().window, bull_finder().cascade.stages))
+    fixed = Detector.from_base(DetectorBase(CascadeModel(bull_finder().window, bull_finder().model.cascade.stages)))
     assert fixed.detect(bull_scene()) is not None
     with pytest.raises(CannotLearnError, match="adopt"):
         fixed.learn(bull_scene(), BULL, [True])

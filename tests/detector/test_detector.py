@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.cascades import detect
 from tests.detectors import BULL, bull_base, bull_finder, bull_scene, content
 
 import whet
-from whet.cascade.boxes import BoxOffset, box_iou
-from whet.cascade.detect import detect
 from whet.detector import storage as bundled
 from whet.detector.storage import load
 from whet.errors import (
@@ -21,6 +20,7 @@ from whet.errors import (
 )
 from whet.evaluation.curves import operating_point
 from whet.evaluation.evaluation import evaluate_detections
+from whet.images.boxes import BoxOffset, box_iou
 
 WIDER = BoxOffset(-0.1, -0.2, 1.1, 1.25)
 
@@ -32,7 +32,7 @@ def test_it_finds_what_its_cascade_finds():
     finder = bull_finder()
     ours = finder.detect(bull_scene(), scale_factor=1.3, step=2, grouping="nms", min_size=20, max_size=60)
     theirs = detect(
-        bull_base().cascade, bull_scene(), scale_factor=1.3, step=2, grouping="nms", min_size=20, max_size=60, threads=1
+        bull_base().model, bull_scene(), scale_factor=1.3, step=2, grouping="nms", min_size=20, max_size=60, threads=1
     )
     np.testing.assert_array_equal(ours.boxes, theirs.boxes)
     np.testing.assert_array_equal(ours.scores, theirs.scores)
@@ -258,6 +258,11 @@ def test_the_name_of_a_model_is_no_detector():
     for kind in (whet.Detector, whet.Tracker):
         with pytest.raises(TypeError, match=r"whet\.load"):
             kind("face")
+    with pytest.raises(TypeError, match=r"whet\.load"):
+        whet.Detector.from_base("face.whet")
+    for shapes in (bull_finder(), ["face"], "face", [bull_finder()]):
+        with pytest.raises(TypeError, match=r"class 'bull'.*shapes\(\)"):
+            whet.Detector({"bull": shapes})
 
 
 def test_a_detection_and_a_single_box_can_be_corrected():

@@ -2,24 +2,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.detectors import PROVENANCE, WINDOW, base, mixed_detector, patches
+from tests.detectors import PROVENANCE, WINDOW, base, detector, learn, mixed_detector, patches
 
-from whet.cascade.stage import LearningStage
 from whet.detector.base import DetectorBase, Provenance
+from whet.detector.detector import Detector
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate, bayes_crossing
-from whet.training.stage import train_stage
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.fitting import train_stage
+from whet.models.gslda.stage import LearningStage
 
 
 @pytest.fixture(scope="module")
 def trained():
     X, y = patches(300, np.random.default_rng(0))
-    return replace(train_stage(base().stages[0].features, X, y, 3), rule=Rate(-1.0)), X
+    return replace(train_stage(base().model.stages[0].features, X, y, 3), rule=Rate(-1.0)), X
 
 
 def test_the_cascade_of_a_base_runs_its_stages(trained):
     stage, X = trained
-    (ours,) = DetectorBase(WINDOW, (stage,)).cascade.stages
+    (ours,) = CascadeModel(WINDOW, (stage,)).cascade.stages
     discriminant = stage.discriminant()
     np.testing.assert_array_equal(ours.coef, discriminant.coef)
     assert ours.threshold == discriminant.threshold
@@ -39,9 +41,18 @@ def test_a_discriminant_that_learns_leaves_its_stage_unchanged(trained):
         frozen.positive.C[0, 0] = 1
 
 
+def test_a_model_that_has_learned_examples_is_no_base():
+    learned = detector()
+    learn(learned, *patches(40, np.random.default_rng(1)))
+    with pytest.raises(ValueError, match=r"expected one as it was trained.*detector\.base\.model"):
+        DetectorBase(learned.model, PROVENANCE)
+    again = Detector.from_base(DetectorBase(learned.base.model, learned.provenance), learned.only.counts)
+    assert again.to_bytes() == learned.to_bytes()
+
+
 def changed(**fields):
-    stages = base().stages
-    return DetectorBase(WINDOW, (replace(stages[0], **fields), *stages[1:]), provenance=PROVENANCE)
+    stages = base().model.stages
+    return DetectorBase(CascadeModel(WINDOW, (replace(stages[0], **fields), *stages[1:])), PROVENANCE)
 
 
 def more(statistics):
@@ -64,29 +75,36 @@ def nudged(weak):
         lambda s: changed(weak=nudged(s.weak)),
         lambda s: changed(weak=replace(s.weak, polarity=-s.weak.polarity)),
         lambda s: changed(features=s.features.take(np.array([1, 0, 2, 3, 4]))),
-        lambda _: DetectorBase(WINDOW, base().stages, min_sigma=9.0),
-        lambda _: DetectorBase(WINDOW, base().stages[:2]),
-        lambda _: DetectorBase(WINDOW, base().stages[::-1]),
-        lambda s: DetectorBase(WINDOW, (s.run(), *base().stages[1:])),
+        lambda _: DetectorBase(CascadeModel(WINDOW, base().model.stages, min_sigma=9.0)),
+        lambda _: DetectorBase(CascadeModel(WINDOW, base().model.stages[:2])),
+        lambda _: DetectorBase(CascadeModel(WINDOW, base().model.stages[::-1])),
+        lambda s: DetectorBase(CascadeModel(WINDOW, (s.run(), *base().model.stages[1:]))),
     ],
 )
 def test_all_that_defines_a_base_is_in_its_id(other):
-    assert other(base().stages[0]).base_id != base().base_id
+    assert other(base().model.stages[0]).base_id != base().base_id
 
 
 def test_what_only_describes_a_base_is_not_in_its_id():
-    stage = base().stages[0]
+    stage = base().model.stages[0]
     numbered = replace(stage.weak, feature=stage.weak.feature + 5, error=stage.weak.error / 2)
     assert changed(weak=numbered).base_id == base().base_id
-    assert DetectorBase(WINDOW, base().stages, provenance=Provenance()).base_id == base().base_id
+    assert DetectorBase(base().model, Provenance()).base_id == base().base_id
+    assert replace(base().model, coarse_room=(0.5,)).saved().aside == {"coarse_room": [0.5]}
+    assert DetectorBase(replace(base().model, coarse_room=(0.5,))).base_id == base().base_id
 
 
 def test_the_id_of_fixed_stages_covers_their_weights_and_exits():
     mixed = mixed_detector().base
-    hard, learning, soft = mixed.stages
+    hard, learning, soft = mixed.model.stages
+
+    def id_of(*stages):
+        return replace(mixed, model=replace(mixed.model, stages=stages)).base_id
+
+    assert id_of(hard, learning, soft) == mixed.base_id
     for other in (replace(hard, coef=hard.coef * 2), replace(hard, threshold=hard.threshold + 1)):
-        assert replace(mixed, stages=(other, learning, soft)).base_id != mixed.base_id
-    assert replace(mixed, stages=(hard, learning, replace(soft, rejection_thresholds=None))).base_id != mixed.base_id
+        assert id_of(other, learning, soft) != mixed.base_id
+    assert id_of(hard, learning, replace(soft, rejection_thresholds=None)) != mixed.base_id
 
 
 @pytest.mark.parametrize(

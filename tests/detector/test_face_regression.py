@@ -63,7 +63,7 @@ def model():
         header = json.loads(file.metadata()["whet"])
     return {
         "base_id": header["base_id"],
-        "weak learners of each stage": [stage["n_weak"] for stage in header["stages"]],
+        "weak learners of each stage": [stage["n_weak"] for stage in header["model"]["stages"]],
         "operating_points": {name: round(score, 6) for name, score in header["operating_points"].items()},
     }
 

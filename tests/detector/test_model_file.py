@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 from tests.detectors import WINDOW, base, detector, from_bytes, learn, mixed_detector, patches, to_bytes, unlearn
 
-from whet.cascade.boxes import BoxOffset
-from whet.cascade.stage import LearningStage
 from whet.detector.base import DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.detector.storage import load
 from whet.errors import CannotUnlearnError, ModelFileError
+from whet.images.boxes import BoxOffset
 from whet.io import files as atomic_file
 from whet.lda.thresholds import Asymmetric, Rate
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.stage import LearningStage
 
 
 def taught(n=60, seed=1, **options):
@@ -25,7 +26,7 @@ def taught(n=60, seed=1, **options):
 
 def with_offset():
     points = {"careful": 4.5, "at most one in ten": 1e-300}
-    return Detector(base(), reporting=Reporting(BoxOffset(-0.1, 0.0, 1.1, 1.2), points))
+    return Detector.from_base(base(), reporting=Reporting(BoxOffset(-0.1, 0.0, 1.1, 1.2), points))
 
 
 DETECTORS = {
@@ -53,21 +54,21 @@ def test_save_then_load_is_the_identity(make, tmp_path):
     assert loaded.base.base_id == original.base.base_id
     assert loaded.base.provenance == original.base.provenance
     assert loaded.reporting == original.reporting
-    for ours, theirs in zip(original.cascade.stages, loaded.cascade.stages, strict=True):
+    for ours, theirs in zip(original.model.cascade.stages, loaded.model.cascade.stages, strict=True):
         np.testing.assert_array_equal(ours.coef, theirs.coef)
         assert ours.threshold == theirs.threshold
         np.testing.assert_array_equal(ours.rejection_thresholds, theirs.rejection_thresholds)
     X = np.random.default_rng(2).integers(0, 256, (300, *WINDOW), dtype=np.uint8)
-    np.testing.assert_array_equal(loaded.cascade.scores(X), original.cascade.scores(X))
+    np.testing.assert_array_equal(loaded.model.cascade.scores(X), original.model.cascade.scores(X))
 
 
 def test_the_asymmetric_rule_is_kept():
-    stage = base().stages[0]
+    stage = base().model.stages[0]
     rule = Asymmetric(Rate(-1.25))
     asymmetric = LearningStage(stage.features, stage.weak, stage.positive, stage.negative, rule, ridge=3)
-    loaded = from_bytes(to_bytes(Detector(DetectorBase(WINDOW, (asymmetric,)))))
-    assert loaded.base.stages[0].rule == rule
-    assert loaded.base.stages[0].ridge == 3.0
+    loaded = from_bytes(to_bytes(Detector.from_base(DetectorBase(CascadeModel(WINDOW, (asymmetric,))))))
+    assert loaded.base.model.stages[0].rule == rule
+    assert loaded.base.model.stages[0].ridge == 3.0
 
 
 def test_learning_after_loading_equals_learning_without_loading():
@@ -122,7 +123,7 @@ def test_what_was_not_learned_is_not_written():
     X, y = patches(20, np.random.default_rng(8))
     learn(one, X[y], y[y])
     names, names_one = set(header_of(to_bytes(untaught))), set(header_of(to_bytes(one)))
-    assert names_one - names == {f"stage{i:03d}.learned.positive" for i in range(3)}
+    assert names_one - names == {f"model.stage{i:03d}.learned.positive" for i in range(3)}
 
 
 def test_counts_take_the_smallest_type_that_holds_them():
@@ -130,8 +131,10 @@ def test_counts_take_the_smallest_type_that_holds_them():
     X, y = patches(2, np.random.default_rng(9))
     for weight, dtype in ((255, "U8"), (1, "U16"), (65_280, "U32")):
         learn(one, X[:1], y[:1], weight)
-        assert header_of(to_bytes(one))["stage000.learned.positive"]["dtype"] == dtype
-        np.testing.assert_array_equal(from_bytes(to_bytes(one)).delta.stages[0][0].C, one.delta.stages[0][0].C)
+        assert header_of(to_bytes(one))["model.stage000.learned.positive"]["dtype"] == dtype
+        np.testing.assert_array_equal(
+            from_bytes(to_bytes(one)).only.total.stages[0][0].C, one.only.total.stages[0][0].C
+        )
 
 
 def test_the_file_holds_no_path():
@@ -170,7 +173,7 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path):
 
 def test_facts_in_another_order_are_the_same_file():
     made = [
-        Detector(DetectorBase(WINDOW, base().stages, provenance=Provenance(facts=dict(facts))))
+        Detector.from_base(DetectorBase(base().model, Provenance(facts=dict(facts))))
         for facts in ([("seed", 1), ("hours", 2)], [("hours", 2), ("seed", 1)])
     ]
     assert to_bytes(made[0]) == to_bytes(made[1])
@@ -178,7 +181,7 @@ def test_facts_in_another_order_are_the_same_file():
 
 def test_operating_points_in_another_order_are_the_same_file():
     made = [
-        Detector(base(), reporting=Reporting(operating_points=dict(points)))
+        Detector.from_base(base(), reporting=Reporting(operating_points=dict(points)))
         for points in ([("a", 1.0), ("b", 2.0)], [("b", 2.0), ("a", 1.0)])
     ]
     assert to_bytes(made[0]) == to_bytes(made[1])
@@ -187,7 +190,7 @@ def test_operating_points_in_another_order_are_the_same_file():
 def test_the_mean_positive_travels_and_is_no_part_of_the_id():
     plain = base()
     mean = np.arange(80, dtype=np.uint8).reshape(plain.window)
-    seen = from_bytes(to_bytes(Detector(replace(plain, mean_positive=mean))))
+    seen = from_bytes(to_bytes(Detector.from_base(replace(plain, mean_positive=mean))))
     assert np.array_equal(seen.base.mean_positive, mean)
     assert seen.base.base_id == plain.base_id
     with pytest.raises(ValueError, match="mean positive"):
@@ -201,12 +204,12 @@ def test_class_and_training_images_travel_and_are_no_part_of_the_id():
         provenance=plain.provenance.with_class("van"),
         training_images=np.array([3, 2**32 - 1], np.uint32),
     )
-    seen = from_bytes(to_bytes(Detector(known)))
+    seen = from_bytes(to_bytes(Detector.from_base(known)))
     assert seen.class_name == "van"
     assert np.array_equal(seen.base.training_images, known.training_images)
     assert seen.base_id == plain.base_id
-    assert to_bytes(Detector(replace(known, provenance=plain.provenance, training_images=None))) == to_bytes(
-        Detector(plain)
+    assert to_bytes(Detector.from_base(replace(known, provenance=plain.provenance, training_images=None))) == to_bytes(
+        Detector.from_base(plain)
     )
     for wrong in ([3, 3], [3, 2], [[3]]):
         with pytest.raises(ValueError, match="training images"):

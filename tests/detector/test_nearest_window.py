@@ -3,9 +3,9 @@ import pytest
 from tests.cascades import textured
 from tests.detectors import bull_finder
 
-from whet.cascade.boxes import BoxOffset, box_iou
-from whet.cascade.pyramid import Pyramid
 from whet.errors import BoxError
+from whet.images.boxes import BoxOffset, box_iou
+from whet.images.pyramid import Pyramid
 
 WINDOW = (12, 9)
 IMAGE = textured((90, 110), np.random.default_rng(3))

@@ -264,7 +264,7 @@ def test_a_process_that_is_killed_while_it_saves_leaves_a_whole_file(tmp_path):
         "both = [Detector.from_bytes((folder / name).read_bytes()) for name in ('one.bin', 'two.bin')]\n"
         "print('ready', flush=True)\n"
         "while True:\n"
-        "    for detector in both: detector.origin = None; detector.save(sys.argv[1])\n"
+        "    for detector in both: detector.files = {}; detector.save(sys.argv[1])\n"
     )
     rng = np.random.default_rng(0)
     for _ in range(6):

@@ -7,7 +7,10 @@ import pytest
 from tests.cascades import loose_crop
 from tests.detectors import BULL, base, bull_finder, bull_scene, content, false_positive, judged_finder
 
+from whet.corrections.records import Records
 from whet.detector.detector import Detector
+from whet.detector.model_file import to_bytes
+from whet.detector.model_header import Contents
 from whet.errors import CannotMergeError, ModelFileError, RecordError
 from whet.training.learning import crop_record
 
@@ -24,7 +27,7 @@ def same_time(monkeypatch):
 def examples(detector, site, seed, n=6):
     """Records of crops of the object."""
     rng = np.random.default_rng(seed)
-    made = [crop_record(detector, loose_crop(rng)) for _ in range(n)]
+    made = [crop_record(detector.only, loose_crop(rng)) for _ in range(n)]
     return [record.described(17, f"{seed}.png", "", site) for record in made]
 
 
@@ -49,7 +52,7 @@ def merged(detectors):
 
 
 def weights(detector):
-    return [(stage.coef.tobytes(), stage.threshold) for stage in detector.cascade.stages]
+    return [(stage.coef.tobytes(), stage.threshold) for stage in detector.model.cascade.stages]
 
 
 @pytest.mark.slow
@@ -133,9 +136,12 @@ def test_a_site_is_a_short_printable_name(site):
 def test_a_file_with_a_site_that_cannot_be_typed_is_refused():
     detector = bull_finder()
     (record,) = detector.new_records(bull_scene(), BULL, True)
-    detector.add([replace(record, site="a\nb")])
+    forged = replace(record, site="a\nb")
+    with pytest.raises(RecordError, match="site"):
+        detector.add([forged])
+    contents = Contents(detector.base, None, detector.reporting, Records.from_iterable([forged]))
     with pytest.raises(ModelFileError, match="site"):
-        Detector.from_bytes(content(detector))
+        Detector.from_bytes(to_bytes(contents))
 
 
 def test_sites_without_one_base_do_not_merge_and_nothing_changes():
@@ -144,7 +150,7 @@ def test_sites_without_one_base_do_not_merge_and_nothing_changes():
     learned = bull_finder()
     learned.learn(bull_scene(), BULL, True, site="north")
     with pytest.raises(CannotMergeError, match="do not share one base"):
-        detector.merge(learned, Detector(base()))
+        detector.merge(learned, Detector.from_base(base()))
     assert content(detector) == before
 
 
@@ -164,22 +170,24 @@ def test_with_two_sites_the_merged_file_minus_ones_own_is_what_the_other_has_lea
     learn_all(mine, 1, "north")
     learn_all(theirs, 2, "south")
     both = merged([mine, theirs])
-    difference = both.counts - mine.counts
-    for recovered, secret in zip(difference.stages, theirs.counts.stages, strict=True):
+    difference = both.only.counts - mine.only.counts
+    for recovered, secret in zip(difference.stages, theirs.only.counts.stages, strict=True):
         for side, other in zip(recovered, secret, strict=True):
             assert side.n == other.n
             np.testing.assert_array_equal(side.C, other.C)
     own = {record.id for record in mine.records}
     recovered = [record for record in both.records if record.id not in own]
-    rebuilt = Detector(both.base, difference, records=recovered)
+    rebuilt = Detector.from_base(both.base, difference, records=recovered)
     assert content(rebuilt) == content(theirs)
 
 
 def test_a_site_with_one_example_discloses_the_bits_of_its_window():
     (mine, _), (theirs, patches) = counted(1, 20), counted(2, 1)
     both = merged([mine, theirs])
-    secret = both.base.cascade.respond(patches)[0][0]
-    sums = [(one.s - other.s) for (one, _), (other, _) in zip(both.counts.stages, mine.counts.stages, strict=True)]
+    secret = both.base.model.cascade.respond(patches)[0].bits[0]
+    sums = [
+        (one.s - other.s) for (one, _), (other, _) in zip(both.only.counts.stages, mine.only.counts.stages, strict=True)
+    ]
     np.testing.assert_array_equal(np.concatenate(sums), secret)
 
 
@@ -188,8 +196,8 @@ def test_a_correction_discloses_the_bits_of_its_windows_whatever_is_merged():
     secret.learn(bull_scene(3), BULL, True, site="harbour")
     both = merged([of_sites(range(3)), secret])
     (record,) = [record for record in both.records if record.site == "harbour"]
-    pyramid = secret.pyramid(bull_scene(3))
-    first = record.unpacked(both.base.cascade.n_weak)[0]
+    pyramid = secret.only.pyramid(bull_scene(3))
+    first = record.responses.bits[0]
     index = type(record.index)(record.index.scale[:1], record.index.y[:1], record.index.x[:1])
-    np.testing.assert_array_equal(first, both.base.cascade.responses(pyramid, index)[0])
+    np.testing.assert_array_equal(first, both.base.model.responses(pyramid, index)[0].bits[0])
     assert record.image == secret.records[0].image  # who has the image knows it by its hash

@@ -7,11 +7,11 @@ import pytest
 from experiments import forward_feature_selection
 from tests.samples import correlated_stumps
 
-from whet._kernels.workers import Threads
-from whet.features import boosting as bit_boosting
-from whet.features.responses import BitResponses, Responses, class_statistics
 from whet.lda.selection import Scatter, forward, rounds
 from whet.lda.statistics import BinaryStatistics
+from whet.models.gslda import stump_boosting as bit_boosting
+from whet.models.gslda.candidates import BitResponses, Responses, class_statistics
+from whet.parallel.workers import Threads
 
 
 @pytest.fixture

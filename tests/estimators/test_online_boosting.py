@@ -4,7 +4,7 @@ import numpy as np
 from scipy.stats import norm
 from tests.samples import two_gaussians
 
-from whet._kernels.weak_learners import log_ratios
+from whet._kernels.weak_fitting import log_ratios
 from whet.estimators.baselines import OnlineBoosting
 
 

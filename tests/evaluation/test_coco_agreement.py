@@ -20,12 +20,12 @@ import pytest
 from experiments.mit_cmu import labelled_images
 from PIL import Image
 
-from whet.cascade.boxes import box_iou
 from whet.detector.storage import load
 from whet.errors import DataNotFoundError
 from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.matching import Label
-from whet.io.images import as_grey, read_grey
+from whet.images.boxes import box_iou
+from whet.io.image_files import as_grey, read_grey
 
 pytest.importorskip("pycocotools")
 pytest.importorskip("skimage")

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whet.cascade.boxes import box_iou
 from whet.evaluation.error_kinds import BoxFit, ErrorKind, count_errors
 from whet.evaluation.evaluation import evaluate_detections
+from whet.images.boxes import box_iou
 
 OBJECT = [100.0, 100.0, 150.0, 150.0]
 FAR = [300.0, 300.0, 350.0, 350.0]

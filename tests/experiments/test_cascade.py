@@ -13,11 +13,11 @@ from experiments.mit_cmu import FACE_OFFSET, Trial
 from experiments.report import reproduce
 from PIL import Image
 
-from whet.detector.derive import count_patches
-from whet.features.haar import HaarPool
-from whet.features.integral import IntegralStack
+from whet.detector.state import count_patches
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.integral import IntegralStack
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def test_a_trial_compares_windows_with_offset_to_whole_faces():
 
 def test_stages_have_the_papers_threshold_and_reach_its_goal(drawn):
     images, faces, _, base = drawn
-    assert all(isinstance(stage.rule, Asymmetric) for stage in base.stages)
-    first = base.cascade.stages[0]
+    assert all(isinstance(stage.rule, Asymmetric) for stage in base.model.stages)
+    first = base.model.cascade.stages[0]
     assert first.accepts(faces).mean() >= 0.99
     negatives = cascade_training.windows_of_images(images, 300, (24, 24), np.random.default_rng(0))
     assert first.accepts(negatives).mean() <= 0.5
@@ -80,15 +80,15 @@ def test_stages_have_the_papers_threshold_and_reach_its_goal(drawn):
 def test_a_following_threshold_keeps_the_training_faces(drawn):
     images, faces, pool, _ = drawn
     base = train(pool, faces, images, CascadeSettings(n_stages=2, n_weak=10, n_negatives=300, follows=True))
-    assert all(isinstance(stage.rule, Rate) for stage in base.stages)
-    assert base.cascade.stages[0].accepts(faces).mean() >= 0.99
+    assert all(isinstance(stage.rule, Rate) for stage in base.model.stages)
+    assert base.model.cascade.stages[0].accepts(faces).mean() >= 0.99
 
 
 def test_a_cascade_ends_when_the_images_run_out_of_negatives(drawn):
     images, faces, pool, _ = drawn
     settings = CascadeSettings(n_stages=30, n_weak=40, n_negatives=400)
     base = train(pool, faces, images[:2], settings)
-    assert 1 <= len(base.stages) < 30
+    assert 1 <= len(base.model.stages) < 30
 
 
 @pytest.mark.parametrize("keep_below", [0.0, 2.0])
@@ -97,7 +97,7 @@ def test_false_positives_are_accepted_by_all_stages_so_far(drawn, monkeypatch, k
     monkeypatch.setattr(cascade_training, "KEEP_BELOW", keep_below)
     source = FalsePositives(images, seed=0)
     for n in (1, 2, 3):
-        part = cascade_of(base.stages[:n])
+        part = cascade_of(base.model.stages[:n])
         windows = source.accepted_by(part, 50)
         assert 0 < len(windows) <= 50
         assert part.accepts(windows).all()
@@ -112,9 +112,9 @@ def test_every_stage_learns_windows_that_reach_it(drawn, monkeypatch):
     assert [negatives for _, negatives in delta.counts][:2] == [100, 100]
     assert max(map(len, given)) <= 40
     second = np.concatenate(given[3:6])
-    assert base.cascade.stages[0].accepts(second).all()
+    assert base.model.cascade.stages[0].accepts(second).all()
     expected = BinaryStatistics.from_samples(
-        base.cascade.stages[1].respond(IntegralStack.from_patches(second)).view(np.uint8).T
+        base.model.cascade.stages[1].respond(IntegralStack.from_patches(second)).view(np.uint8).T
     )
     np.testing.assert_array_equal(delta.stages[1][1].C, expected.C)
     assert all(positives == 0 for positives, _ in delta.counts)

@@ -14,8 +14,8 @@ from experiments import cited, node, single_stage, toy, video_rule
 from experiments.mit_cmu import Trial, faces_at
 from experiments.report import Report, Run
 
-from whet.cascade.boxes import BoxOffset
-from whet.features.haar import HaarPool
+from whet.images.boxes import BoxOffset
+from whet.models.gslda.haar import HaarPool
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from experiments import datasets, mit_cmu
 
-from whet.cascade.boxes import box_iou
 from whet.errors import DataNotFoundError
+from whet.images.boxes import box_iou
 
 
 @pytest.fixture

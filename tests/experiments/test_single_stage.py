@@ -5,8 +5,8 @@ import pytest
 from experiments.single_stage import best_window, safe_rejection, stage_windows
 from tests.cascades import random_stage, textured, windows_of
 
-from whet.cascade.pyramid import Pyramid, WindowIndex
-from whet.features.integral import IntegralStack
+from whet.images.pyramid import Pyramid, WindowIndex
+from whet.models.gslda.integral import IntegralStack
 
 WINDOW = (9, 9)
 

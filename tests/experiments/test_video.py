@@ -17,12 +17,12 @@ from experiments.single_stage import (
 from experiments.video import faces_at, sheet
 from PIL import Image
 
-from whet.cascade.detections import FiredWindows
-from whet.cascade.pyramid import WindowIndex
-from whet.features.haar import HaarPool
-from whet.io.images import read_grey
+from whet.images.detections import FiredWindows
+from whet.images.pyramid import WindowIndex
+from whet.io.image_files import read_grey
+from whet.models.gslda.fitting import train_stage
+from whet.models.gslda.haar import HaarPool
 from whet.tracking.self_training import Guard, Health
-from whet.training.stage import train_stage
 
 
 @pytest.fixture

@@ -119,7 +119,7 @@ def _next_checkpoint() -> None:
 
 def _checkpoint_content() -> str:
     state = Checkpoint(Path("a.checkpoint"), {"seed": "1"}).load()
-    return "none" if state is None else f"{len(state.stages)} stages in {state.seconds} s"
+    return "none" if state is None else f"{len(state.steps)} steps in {state.seconds} s"
 
 
 WATCH = ("watch", "a.whet", "frames", "--learn", "--unguarded", "--learn-min-score", "0", "--save-as", "a.whet")

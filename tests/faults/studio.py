@@ -26,7 +26,7 @@ from tests.faults.scenarios import NOW
 from tests.fuzz.harness import Outcome
 from tests.web.studios import opened
 from whet.errors import CannotWriteError, WhetError
-from whet.web import overview
+from whet.web import page_state
 from whet.web.labelling import Labeller
 from whet.web.workspace import Workspace
 
@@ -51,7 +51,7 @@ def is_available() -> bool:
 def content(workspace: Workspace) -> str:
     """What a project holds: the labels of its state, its history, and the bytes of its model."""
     model = hashlib.sha256(workspace.detector.to_bytes()).hexdigest()
-    tree = overview.history_view(workspace)
+    tree = page_state.history_view(workspace)
     return json.dumps([sorted(workspace.record_ids()), tree.current, len(tree.nodes), model])
 
 

@@ -9,6 +9,7 @@ from tests.security.test_model_file_attacks import altered, closed, in_order, op
 from whet.detector import model_file
 from whet.detector.base import DetectorBase
 from whet.detector.model_header import Header
+from whet.models.contract import family_of
 
 BYTES = [b"\0", b"\xff", b"\x7f", b"\n", b"\xff\xff\xff\xff", b"\0" * 8, b"\x80\0\0\0", b"\xed\xa0\x80", b"\x1b[2J"]
 NUMBERS = (
@@ -75,12 +76,12 @@ def model_changed(data, rng):
 def base_id(data):
     """The id of the base in a file, whatever its header says."""
     header, tensors = Header.from_json(model_file.metadata_of(data)), model_file.deserialised(data)
-    own = [
-        {name: tensors[model_file._name(number, name)] for name in model_file._layout(stage)}
-        for number, stage in enumerate(header.stages)
-    ]
-    stages = [model_file._stage(stage, header.window, arrays) for stage, arrays in zip(header.stages, own, strict=True)]
-    return DetectorBase(header.window, tuple(stages), header.min_sigma).base_id
+    arrays = {
+        name.removeprefix(model_file.MODEL): array
+        for name, array in tensors.items()
+        if name.startswith(model_file.MODEL)
+    }
+    return DetectorBase(family_of(header.family).load(header.window, header.model, arrays)[0]).base_id
 
 
 def checkpoint_changed(data, rng):

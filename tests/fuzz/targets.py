@@ -14,18 +14,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tests.cascades import random_cascade, windows_of
+from tests.cascades import model_of, random_cascade, scan, windows_of
 from tests.channels import random_detector
 from tests.detectors import BULL, bull_scene, detector, false_positive, judged_finder, mixed_detector
 from tests.fuzz.harness import isolated
 from tests.fuzz.http import request_changed, requests, run_request
 from tests.fuzz.mutations import bytes_changed, checkpoint_changed, model_changed, text_changed
 from tests.opencv_files import haar_file, lbp_file, old_file
-from whet.cascade.cascade import Cascade
-from whet.cascade.scan import scan
-from whet.detector import model_file
 from whet.detector.base import DetectorBase
-from whet.detector.classes import MultiClassDetector
 from whet.detector.detector import Detector
 from whet.errors import (
     AnnotationError,
@@ -40,11 +36,13 @@ from whet.errors import (
 )
 from whet.io.annotations.annotation import AnnotatedImage, Annotations
 from whet.io.annotations.formats import read_annotations, write_annotations
-from whet.io.detections import Layout, pieces, read_wrong
-from whet.io.images import as_array, as_grey, as_rgb, image_shape, read_upright
+from whet.io.detection_files import Layout, pieces, read_wrong
+from whet.io.image_files import as_array, as_grey, as_rgb, image_shape, read_upright
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade_model import CascadeModel
 from whet.opencv import CascadeClassifier
-from whet.opencv.cascade import stages_of
-from whet.opencv.xml import parse_opencv
+from whet.opencv.tree_cascade import stages_of
+from whet.opencv.xml_reader import parse_opencv
 
 SCENE = bull_scene()[20:68, 30:90]
 Seeds = tuple[bytes, ...]
@@ -79,34 +77,38 @@ def models() -> Seeds:
     corrected = judged_finder(default=12.0)
     corrected.learn(bull_scene(), [*false_positive(corrected), *BULL], [False, True], name="yard.png", note="wrong")
     corrected.learn_patches(bull_scene()[None, 30:42, 40:52], True)
-    rng, window = np.random.default_rng(5), (12, 12)
-    leaves = random_cascade(("rectangle leaves", "lbp leaves", "haar"), window, (6, 5, 4), rng).stages
+    rng = np.random.default_rng(5)
+    leaves = model_of(random_cascade(("rectangle leaves", "lbp leaves", "haar"), (12, 12), (6, 5, 4), rng))
     soft = detector(soft=True)
-    several = MultiClassDetector({"a": detector(), "b": mixed_detector()})
-    every = (detector(), soft, mixed_detector(), corrected, Detector(DetectorBase(window, leaves)), random_detector())
+    several = Detector({"a": detector().shapes(), "b": [*mixed_detector().shapes(), *random_detector().shapes()]})
+    every = (
+        detector(),
+        soft,
+        mixed_detector(),
+        corrected,
+        Detector.from_base(DetectorBase(leaves)),
+        random_detector(),
+    )
     return tuple(bytes(one.to_bytes()) for one in (*every, several))
 
 
 def run_model(data: bytes) -> str:
     """A file is refused by name, or is a detector that saves what it was, and scans as the specification does."""
     try:
-        if model_file.has_classes(data):
-            each = list(MultiClassDetector.from_bytes(data).values())
-        else:
-            each = [Detector.from_bytes(data)]
+        made = Detector.from_bytes(data)
     except ModelFileError:
         return "refused"
-    for made in each:
-        again = made.to_bytes()
-        assert Detector.from_bytes(again).to_bytes() == again
-        faults = [fault for one in made.check() for fault in one.faults]
-        assert not [fault for fault in faults if "semidefinite" not in fault], faults  # pairs are checked, not all
-        if not made.base.cascade.uses_channels:
-            check_scan(made.base.cascade)
-        found = made.detect(SCENE, min_score=0.0, threads=1)
-        assert np.isfinite(found.boxes).all()
-        assert np.isfinite(found.scores).all()
-        json.loads("".join(pieces([(Path("a.png"), found)], Layout.json, {})), parse_constant=_no_constant)
+    again = made.to_bytes()
+    assert Detector.from_bytes(again).to_bytes() == again
+    faults = [fault for one in made.check() for fault in one.faults]
+    assert not [fault for fault in faults if "semidefinite" not in fault], faults  # pairs are checked, not all
+    for shape in made.shapes():
+        if isinstance(shape.base.model, CascadeModel):
+            check_scan(shape.base.model.cascade)
+    found = made.detect(SCENE, min_score=0.0, threads=1)
+    assert np.isfinite(found.boxes).all()
+    assert np.isfinite(found.scores).all()
+    json.loads("".join(pieces([(Path("a.png"), found)], Layout.json, {})), parse_constant=_no_constant)
     return "accepted"
 
 
@@ -322,13 +324,13 @@ def run_video(data: bytes) -> str:
 def checkpoints() -> Seeds:
     """A checkpoint after one stage."""
     from tests.detectors import base
-    from whet.training.checkpoint import Checkpoint, StageRecord, State
-    from whet.training.mining import Mined
+    from whet.training.backgrounds import Mined
+    from whet.training.checkpoint import Checkpoint, State, StepRecord
 
-    patches = np.zeros((3, 10, 8), np.uint8)
-    mined = Mined(patches, np.ones(3, np.bool_), np.ones(3, np.bool_), False)
-    miners = tuple({name: np.zeros((2, 3), np.int32) for name in ("used", "unreadable")} for _ in range(2))
-    state = State([base().stages[0]], [StageRecord(3, 0.9, 0.1, True, 1.0, 2.0)], [], mined, mined, miners)
+    ones = np.ones(3, np.int64)
+    state = State(base().model, [StepRecord(3, 1.0, 2.0)])
+    for held_out in (False, True):
+        state.add(Mined(np.zeros((3, 4), np.int32), ones, ones), held_out)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.checkpoint"
         Checkpoint(path, {"seed": "1"}).save(state)

@@ -1,7 +1,7 @@
 import pytest
 
 from whet.errors import DataNotFoundError
-from whet.io.images import find_images, images_in
+from whet.io.image_files import find_images, images_in
 
 
 @pytest.fixture

@@ -4,18 +4,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from whet.cascade.detections import Detections
 from whet.errors import AnnotationError
-from whet.io.detections import Layout, coco_ids, ids_of, written
+from whet.images.detections import Detections
+from whet.io.detection_files import Layout, coco_ids, ids_of, pieces
 
 BOX = Detections(np.array([[1.0, 2.0, 11.0, 22.0]]), np.array([3.0]))
 
 
 def test_images_of_one_name_in_two_folders_have_two_ids():
     images = [(Path("a/1.png"), BOX), (Path("b/1.png"), BOX)]
-    assert [row["image_id"] for row in json.loads(written(images, Layout.coco))] == [1, 2]
+    assert [row["image_id"] for row in json.loads("".join(pieces(images, Layout.coco)))] == [1, 2]
     ids = ids_of([path for path, _ in images], {"b\\1.png": 4, "train/a/1.png": 9})
-    rows = json.loads(written(images, Layout.coco, ids))
+    rows = json.loads("".join(pieces(images, Layout.coco, ids)))
     assert [row.pop("file_name") for row in rows] == ["a/1.png", "b/1.png"]
     assert rows == [*BOX.to_coco(9), *BOX.to_coco(4)]
 

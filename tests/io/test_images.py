@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 from whet.errors import UnreadableImageError
-from whet.io import images
-from whet.io.images import as_array, as_grey, as_rgb, read_grey
+from whet.io import image_files as images
+from whet.io.image_files import as_array, as_grey, as_rgb, read_grey
 
 
 @pytest.fixture
@@ -230,6 +230,6 @@ def test_colours_stay_as_they_are(tmp_path, rng):
 
 
 def test_reading_an_image_loads_neither_annotations_nor_xml():
-    code = "import sys, whet.io.images; print(*(name for name in sys.modules if name.startswith('whet')))"
+    code = "import sys, whet.io.image_files; print(*(name for name in sys.modules if name.startswith('whet')))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert sorted(loaded) == ["whet", "whet.errors", "whet.io", "whet.io.files", "whet.io.images"]
+    assert sorted(loaded) == ["whet", "whet.arrays", "whet.errors", "whet.io", "whet.io.files", "whet.io.image_files"]

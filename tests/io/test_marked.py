@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from whet.errors import AnnotationError
-from whet.io.detections import read_wrong
+from whet.io.detection_files import read_wrong
 
 HEAD = "path,x,y,width,height,score,wrong\n"
 

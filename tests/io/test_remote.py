@@ -20,10 +20,10 @@ from whet.cli.options import ExitCode
 from whet.errors import AnnotationError, CannotWriteError, DataNotFoundError, RemoteError, UnreadableImageError
 from whet.io import remote
 from whet.io.annotations.annotation import Examples
-from whet.io.annotations.formats import read_annotations, write_annotations
+from whet.io.annotations.formats import FORMATS, read_annotations, write_annotations
 from whet.io.files import as_path, short_hash, short_hashes
-from whet.io.images import as_grey, find_images, image_shape
-from whet.training.negatives import image_faults
+from whet.io.image_files import as_grey, find_images, image_shape
+from whet.training.backgrounds import image_faults
 
 
 @pytest.fixture
@@ -87,11 +87,11 @@ def test_a_path_of_a_url_can_be_sent_to_another_process_and_sorts_with_files(sto
     np.testing.assert_array_equal(as_grey(twin), as_grey(path))
 
 
-@pytest.mark.parametrize("form", ["csv", "coco", "voc", "yolo", "opencv"])
+@pytest.mark.parametrize("form", sorted(set(FORMATS) - {"crops"}))  # which are images
 def test_annotations_of_every_format_find_their_images_below_a_url(form, store, folder):
     (folder / "flat.csv").write_text("a.png,1,2,30,20,van\nb 1.png,5,5,20,20,van\n")
     local = read_annotations(folder / "flat.csv", images=folder / "images")
-    target = folder / "written" / {"csv": "a.csv", "coco": "a.json"}.get(form, form)
+    target = folder / "written" / (FORMATS[form].file_name or form)
     write_annotations(local, target, form)
     if form == "yolo":  # the labels here, the images elsewhere
         (target / "labels/train").rename(target / "moved")
@@ -318,7 +318,7 @@ def test_exit_codes_of_urls_are_those_of_files(server, folder, monkeypatch, caps
 def test_without_the_extra_a_url_says_how_to_install_it_and_files_need_nothing(folder):
     code = (
         "import sys; sys.modules['fsspec'] = None\n"
-        "import whet; from whet.io.images import as_grey\n"
+        "import whet; from whet.io.image_files import as_grey\n"
         f"as_grey({str(folder / 'images/a.png')!r})\n"
         "try: as_grey('https://host/a.png')\n"
         "except whet.errors.MissingExtraError as error: print(error)"
@@ -329,7 +329,8 @@ def test_without_the_extra_a_url_says_how_to_install_it_and_files_need_nothing(f
 
 def test_reading_files_imports_neither_fsspec_nor_the_reader_of_urls(folder):
     code = (
-        "import sys; from whet.io.images import find_images; from whet.io.annotations.formats import read_annotations\n"
+        "import sys; from whet.io.image_files import find_images\n"
+        "from whet.io.annotations.formats import read_annotations\n"
         f"find_images([{str(folder / 'images')!r}])\n"
         f"read_annotations({str(folder / 'boxes.csv')!r}, images={str(folder / 'images')!r})\n"
         "print([name for name in sys.modules if name.startswith(('fsspec', 'aiohttp', 'whet.io.remote'))])"

@@ -7,12 +7,12 @@ from tests.cascades import random_cascade, textured
 from tests.opencv_files import haar_file, lbp_file
 
 from whet._kernels.jit import HAS_SIMD
-from whet.cascade.scan import scan_images
 from whet.lda.discriminant import OnlineDiscriminant
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import bayes_crossing
+from whet.models.gslda.cascade_scan import scan_images
 from whet.opencv.classifier import scan_levels
-from whet.opencv.xml import parse_opencv
+from whet.opencv.xml_reader import parse_opencv
 
 WINDOW = (11, 9)
 SCALES = [np.float32(1), np.float32(2.2)]
@@ -38,8 +38,8 @@ def digests():
             yield f"{kinds} {step} {counts} {digest(found.scores, found.y, found.x)}"
     for make in (haar_file, lbp_file):
         cascade = parse_opencv(make(rng, (16, 14), [3, 6, 9], sizes=(1, 2, 3)).encode())
-        found = scan_levels(cascade, image, SCALES, 2)
-        yield f"{make.__name__} {digest(found.scores, found.boxes)}"
+        boxes, scores = scan_levels(cascade, image, SCALES, 2)
+        yield f"{make.__name__} {digest(scores, boxes)}"
     samples = rng.random((300, 70)) < rng.random(70)
     classes = [BinaryStatistics.from_samples(part.astype(np.uint8)) for part in (samples[:100], samples[100:])]
     online = OnlineDiscriminant(*classes, 70, rule=bayes_crossing, ridge=1.0)

@@ -16,9 +16,9 @@ NO_CACHES = "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1"
 SCANS = """
 import numpy as np
 import whet
-from whet.cascade.scan import scan_images
+from whet.models.gslda.cascade_scan import scan_images
 
-cascade = whet.load("face").cascade
+cascade = whet.load("face").model.cascade
 rng = np.random.default_rng(0)
 images = [np.kron(rng.integers(0, 256, (40, 60)), np.ones((5, 5))).astype(np.uint8) for _ in range(6)]
 counts = [(scan.n_tested, scan.n_evaluated, len(scan)) for scan in scan_images(cascade, images, threads=1)]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from whet._kernels.responses import (
+from whet._kernels.response_bits import (
     count_common,
     count_common_rows,
     count_rows,

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet._kernels import lda as cholesky
+from whet._kernels import lda_algebra as cholesky
 
 
 def positive_definite(size, seed):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from whet._kernels.weak_learners import bin_values, class_histograms, count_bins, extremes, gap, weigh_bins
+from whet._kernels.weak_fitting import bin_values, class_histograms, count_bins, extremes, gap, weigh_bins
 
 NUMBERS = st.floats(-1e6, 1e6, width=32)
 ROWS = st.integers(1, 70).flatmap(lambda n: arrays(np.float32, n, elements=NUMBERS))

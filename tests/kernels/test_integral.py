@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.samples import cumulated
 
-from whet._kernels.images import RUN, integrate_channels
-from whet.features.integral import patch_integrals, tilted_integrals
+from whet._kernels.pixel_sums import RUN, integrate_channels
+from whet.models.gslda.integral import patch_integrals, tilted_integrals
 
 
 @given(st.tuples(st.sampled_from([1, 2, 63, 64, 65, 130]), st.integers(1, 5), st.integers(1, 5)), st.data())
@@ -51,7 +51,7 @@ def test_windows_stay_exact_after_the_squares_have_wrapped_around():
 AT_THE_END = """
 import ctypes, mmap, sys
 import numpy as np
-from whet._kernels.images import RUN, integrate_channels
+from whet._kernels.pixel_sums import RUN, integrate_channels
 
 memory = np.frombuffer(mmap.mmap(-1, 2 * mmap.PAGESIZE), np.uint8)
 forbidden = ctypes.c_void_p(memory.ctypes.data + mmap.PAGESIZE)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from whet._kernels.lda import leading_forms
+from whet._kernels.lda_algebra import leading_forms
 
 
 @pytest.mark.parametrize(("size", "reserve"), [(1, 0), (7, 0), (40, 5)])

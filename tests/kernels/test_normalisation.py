@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.samples import cumulated
 
-from whet._kernels.windows import window_factor
-from whet.features.integral import IntegralStack
+from whet._kernels.window_sums import window_factor
+from whet.models.gslda.integral import IntegralStack
 
 
 def twin(patch, min_sigma):

@@ -10,17 +10,32 @@ from hypothesis.extra.numpy import arrays
 from tests.cascades import textured
 from tests.opencv_files import haar_file, lbp_file
 
-from whet._kernels.boxes import connect_similar
-from whet._kernels.images import RUN, integrate_row
-from whet._kernels.trees import walk_trees
-from whet._kernels.windows import OPENCV_MIN_SIGMA, Windows
-from whet.cascade.scan import Layout
+from whet._kernels.box_overlaps import connect_similar
+from whet._kernels.opencv_scan import column_sources, resize_row
+from whet._kernels.opencv_trees import Accepted, scan_row_scalar
+from whet._kernels.pixel_sums import RUN, integrate_row
+from whet._kernels.window_sums import OPENCV_MIN_SIGMA, Windows
+from whet.models.gslda.cascade_scan import Layout
 from whet.opencv import classifier
-from whet.opencv.cascade import channels_of, walked_trees
-from whet.opencv.classifier import levels_of, resized_exactly
-from whet.opencv.xml import parse_opencv
+from whet.opencv.classifier import levels_of
+from whet.opencv.tree_cascade import channels_of, simd_trees
+from whet.opencv.xml_reader import parse_opencv
 
 images = arrays(np.uint8, st.tuples(st.integers(1, 7), st.integers(1, 9)))
+
+
+def resized_exactly(image, shape):
+    """OpenCV's `INTER_LINEAR_EXACT`, row by row as a scan resizes."""
+    out, (height, width) = np.empty(shape, np.uint8), shape
+    sources, weights, mixed = (
+        np.empty(width, np.int32),
+        np.empty(width, np.int64),
+        np.empty(image.shape[1] + 1, np.int32),
+    )
+    column_sources(image.shape[1], sources, weights)
+    for y in range(height):
+        resize_row(image, y, height, sources, weights, mixed, out[y])
+    return out
 
 
 def channels_of_rows(image, step, line, count=3):
@@ -94,8 +109,12 @@ def walked(cascade, image, scales):
         area = (height - 2) * (width - 2)
         windows = Windows(level.rows, level.columns, level.step * stride, inner, area, OPENCV_MIN_SIGMA)
         places, scores = np.empty(level.rows * level.columns, np.uint32), np.empty(level.rows * level.columns)
-        flat, trees = channels.ravel(), walked_trees(cascade, layout)
-        n = walk_trees(flat, flat[layout.line if count > 1 else 0 :], windows, trees, places, scores)
+        flat, trees = channels.ravel(), simd_trees(cascade, layout)
+        no_room = np.empty(0, np.int32), np.empty(0, np.float32)
+        n, squares = 0, flat[layout.line if count > 1 else 0 :]
+        for row in range(windows.rows):
+            start, accepted = row * windows.row_step, Accepted(places[n:], scores[n:])
+            n += scan_row_scalar(flat, squares, start, windows, trees, *no_room, accepted)
         row, column = np.divmod(places[:n].astype(np.int64), windows.row_step)
         corner = np.rint(np.stack([column, row], -1).astype(np.float32) * np.float32(level.step) * level.scale)
         size = np.rint(np.float32([width, height]) * level.scale)
@@ -108,10 +127,10 @@ SCALES = [np.float32(1), np.float32(2.2)]
 
 
 def assert_scanned_as_walked(cascade, image, threads=None):
-    fast = classifier.scan_levels(cascade, image, SCALES, threads)
+    fast_boxes, fast_sums = classifier.scan_levels(cascade, image, SCALES, threads)
     boxes, sums = walked(cascade, image, SCALES)
-    assert np.array_equal(fast.boxes, boxes)
-    assert np.array_equal(fast.scores, sums)
+    assert np.array_equal(fast_boxes, boxes)
+    assert np.array_equal(fast_sums, sums)
     return len(boxes)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whet._kernels.boxes import absorb, intersection_over_union, suppress
+from whet._kernels.box_overlaps import absorb, intersection_over_union, suppress
 
 
 def all_overlaps(boxes):

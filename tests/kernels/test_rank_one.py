@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.samples import binary_samples, correlated_stumps
 
-from whet._kernels import lda as rank_one
+from whet._kernels import lda_algebra as rank_one
 from whet._kernels.jit import as_float, kernel
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whet._kernels.images import SAMPLES_IN_RUN, corner_values
+from whet._kernels.pixel_sums import SAMPLES_IN_RUN, corner_values
 
 
 @pytest.mark.parametrize("n", [1, 7, SAMPLES_IN_RUN - 1, SAMPLES_IN_RUN, SAMPLES_IN_RUN + 1])

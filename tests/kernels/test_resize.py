@@ -5,9 +5,9 @@ import pytest
 from PIL import Image
 from tests.cascades import textured
 
-from whet._kernels.images import resample, transposed, triangle_weights
 from whet._kernels.jit import HAS_SIMD
-from whet.cascade.pyramid import Pyramid, resized
+from whet._kernels.pixel_sums import resample, transposed, triangle_weights
+from whet.images.pyramid import Pyramid, resized
 
 needs_simd = pytest.mark.skipif(not HAS_SIMD, reason="without SIMD, Pillow itself makes images smaller")
 

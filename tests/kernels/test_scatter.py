@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from tests.samples import binary_samples
 
-from whet._kernels.lda import binary_scatter
+from whet._kernels.lda_algebra import binary_scatter
 from whet.lda.statistics import BinaryStatistics
 
 

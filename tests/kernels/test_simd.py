@@ -33,8 +33,8 @@ from whet._kernels.jit import (
     weighted_corners,
     widened,
 )
-from whet._kernels.threads import in_threads
-from whet._kernels.windows import pattern_code
+from whet._kernels.window_sums import pattern_code
+from whet.parallel.threads import in_threads
 
 ints = arrays(np.int32, SIMD_WIDTH)
 floats = arrays(np.float32, SIMD_WIDTH, elements=st.floats(-(2.0**60), 2.0**60, width=32))

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from whet.features.training import SortedFeatures, train_stumps
-from whet.features.weak_learners import Stumps
+from whet.models.gslda.weak_learners import Stumps
+from whet.models.gslda.weak_training import SortedFeatures, train_stumps
 
 
 def best_split_by_trying_all(x, is_positive, weights):

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.models.sorted_stumps import rank_values
 
-from whet._kernels.weak_learners import best_cut, middle, rank_values
+from whet._kernels.weak_fitting import best_cut, middle
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)
 WEIGHTS = arrays(np.float64, 6, elements=st.integers(0, 5).map(float))

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from tests.samples import two_gaussians
+from tests.samples import direction, two_gaussians
 
 from whet.errors import SingularScatterError
-from whet.lda.discriminant import OnlineDiscriminant, direction, regularised
+from whet.lda.discriminant import OnlineDiscriminant, regularised
 from whet.lda.statistics import BinaryStatistics, CentredStatistics
 from whet.lda.thresholds import bayes_crossing, fisher
 

@@ -43,5 +43,3 @@ def test_nothing_can_be_taken_out_or_merged():
         statistics + statistics
     with pytest.raises(ForgettingError, match="unlearn"):
         statistics - statistics
-    with pytest.raises(ForgettingError):
-        statistics.remove(np.zeros(3))

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.samples import correlated_stumps, two_gaussians
+from tests.samples import correlated_stumps, direction, two_gaussians
 
 from whet.errors import CannotUnlearnError, ForgettingError
 from whet.lda import discriminant as module
-from whet.lda.discriminant import OnlineDiscriminant, direction
+from whet.lda.discriminant import OnlineDiscriminant
 from whet.lda.statistics import BinaryStatistics, CentredStatistics, DecayingStatistics
 from whet.lda.thresholds import bayes_crossing
 
@@ -39,7 +39,7 @@ def test_every_step_agrees_with_a_fresh_solve(criterion, kind, size, rng):
     for i in range(100, 400):
         online.insert(X[i], bool(y[i]), 1 + i % 3)
         if i % 7 == 0:
-            online.remove(X[i], bool(y[i]), 1)
+            online.insert(X[i], bool(y[i]), -1)
         fresh = direction(online.positive, online.negative, criterion, 0.5)
         if size == 12:
             assert relative_error(online.coef, fresh) < 1e-10
@@ -71,7 +71,7 @@ def test_removal_that_annihilates_a_direction_refreshes(rng):
     odd = np.array([0, 1, 0, 1, 1], dtype=np.uint8)
     online.insert(odd, True)
     refreshes = online.n_refreshes
-    online.remove(odd, True)
+    online.insert(odd, True, -1)
     assert online.n_refreshes > refreshes
     assert relative_error(online.coef, direction(online.positive, online.negative, "fda", 1e-8)) < 1e-12
 
@@ -84,7 +84,7 @@ def test_the_last_sample_of_a_class_stays_and_nothing_changes(kind, rng):
     coef, before = online.coef, [a.copy() for a in online.positive.arrays()]
     for k in (online.positive.n, online.positive.n + 1):
         with pytest.raises(CannotUnlearnError, match="nothing was changed"):
-            online.remove(X[0], True, k)
+            online.insert(X[0], True, -k)
         for a, b in zip(online.positive.arrays(), before, strict=True):
             np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(online.coef, coef)
@@ -125,7 +125,7 @@ def test_decaying_statistics_are_solved_afresh_and_cannot_go_back(rng):
         online.insert(x, bool(label))
     np.testing.assert_array_equal(online.coef, direction(*parts, "fda", 1.0))
     with pytest.raises(ForgettingError):
-        online.remove(X[50], bool(y[50]))
+        online.insert(X[50], bool(y[50]), -1)
 
 
 def test_float32_inverse_diverges_where_ours_holds(rng):
@@ -162,7 +162,7 @@ def test_an_inverse_that_is_never_refreshed_drifts_where_ours_holds(rng, monkeyp
             for x, label in zip(X[200:], y[200:], strict=True):
                 online.insert(x, bool(label))
             for x, label in zip(X[200:], y[200:], strict=True):
-                online.remove(x, bool(label))
+                online.insert(x, bool(label), -1)
         return relative_error(online.coef, direction(online.positive, online.negative, "fda", 1e-6))
 
     ours = drift()

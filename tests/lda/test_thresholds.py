@@ -3,9 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
-from tests.samples import two_gaussians
+from tests.samples import direction, two_gaussians
 
-from whet.lda.discriminant import direction
 from whet.lda.statistics import CentredStatistics
 from whet.lda.thresholds import (
     Asymmetric,

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import whet
-from whet.cascade.pyramid import resized
 from whet.errors import CascadeFileError
-from whet.features.integral import IntegralStack
-from whet.features.lbp import BlockPatternPool
-from whet.io.images import read_grey
+from whet.images.pyramid import resized
+from whet.io.image_files import read_grey
+from whet.models.gslda.integral import IntegralStack
+from whet.models.gslda.lbp import BlockPatternPool
 from whet.opencv import CascadeClassifier
 
 
@@ -43,7 +43,7 @@ def test_the_file_as_scikit_image_has_it_is_refused_as_opencv_refuses_it(data):
 
 def test_an_lbp_cascade_is_a_detector_that_finds_a_face_and_judges_windows_as_opencv_does(data, mended):
     detector = whet.load(mended)
-    assert all(isinstance(stage.features, BlockPatternPool) for stage in detector.base.stages)
+    assert all(isinstance(stage.features, BlockPatternPool) for stage in detector.model.stages)
     image = read_grey(data / "astronaut.png")
     best = detector.detect(image, max_detections=1)
     x1, y1, x2, y2 = best.boxes[0]
@@ -58,14 +58,14 @@ def test_an_lbp_cascade_is_a_detector_that_finds_a_face_and_judges_windows_as_op
     patches = np.concatenate([patches, face[None]])
     enough = IntegralStack.from_patches(patches).has_contrast
     theirs = np.array([len(classifier.detectMultiScale(np.ascontiguousarray(one), 1.1, 0)) == 1 for one in patches])
-    np.testing.assert_array_equal(detector.cascade.accepts(patches)[enough], theirs[enough])
+    np.testing.assert_array_equal(detector.model.cascade.accepts(patches)[enough], theirs[enough])
     assert theirs.any()
 
 
 def test_an_lbp_detector_is_written_again_as_it_was(data, mended, tmp_path):
     detector = whet.load(mended)
     exported = detector.export_opencv(tmp_path / "again.xml")
-    assert exported.stumps == sum(map(len, detector.base.stages))
+    assert exported.stumps == sum(map(len, detector.model.stages))
     image = read_grey(data / "astronaut.png")
     # Unmerged: scores differ by the rounding of float32 leaves, and merged boxes are weighted by them.
     found, again = (one.detect(image, grouping=None) for one in (detector, whet.load(tmp_path / "again.xml")))

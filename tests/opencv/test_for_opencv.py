@@ -6,8 +6,8 @@ from PIL import Image
 from tests.drawn_sets import van_set
 
 import whet
-from whet.cascade.boxes import box_iou
 from whet.errors import ConfigError
+from whet.images.boxes import box_iou
 from whet.training.config import TrainingConfig, opencv_settings
 
 SIZES = {"max_stages": 4, "max_weak_learners": 20, "max_features": 1000, "negatives_per_stage": 300}

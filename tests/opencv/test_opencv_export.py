@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from tests.cascades import random_cascade, textured, windows_of
 
-from whet.cascade.cascade import Cascade
-from whet.cascade.stage import Stage
 from whet.errors import CannotExportError
-from whet.features.integral import IntegralStack
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.integral import IntegralStack
+from whet.models.gslda.stage import Stage
 from whet.opencv import CascadeClassifier
-from whet.opencv.export import write_opencv
+from whet.opencv.xml_writer import write_opencv
 
 WINDOW = (16, 18)
 

@@ -4,20 +4,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cascades import textured, windows_of
+from tests.cascades import scan, textured, windows_of
 from tests.detectors import from_bytes, to_bytes
 from tests.opencv_files import haar_file, lbp_file, old_file, shortened
 
 import whet
-from whet.cascade.cascade import Cascade
-from whet.cascade.scan import scan
 from whet.detector.detector import Detector
 from whet.errors import CannotConvertError, CannotLearnError, DetectorNotFoundError
-from whet.features.integral import IntegralStack
-from whet.features.rectangles import RectanglePool
-from whet.opencv.cascade import OpenCVCascade, Trees, stages_of
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.integral import IntegralStack
+from whet.models.gslda.rectangles import RectanglePool
 from whet.opencv.classifier import scan_levels
-from whet.opencv.xml import parse_opencv, read_opencv
+from whet.opencv.tree_cascade import OpenCVCascade, Trees, stages_of
+from whet.opencv.xml_reader import parse_opencv, read_opencv
 
 cv2 = pytest.importorskip("cv2")
 
@@ -31,7 +30,7 @@ def patches_near(cascade, image):
     height, width = cascade.window
     rng = np.random.default_rng(0)
     y, x = rng.integers(0, image.shape[0] - height, 400), rng.integers(0, image.shape[1] - width, 400)
-    boxes = scan_levels(cascade, image, [np.float32(1.0)]).boxes
+    boxes, _ = scan_levels(cascade, image, [np.float32(1.0)])
     y, x = np.concatenate([y, boxes[:, 1]]), np.concatenate([x, boxes[:, 0]])
     return np.stack([image[b : b + height, a : a + width] for b, a in zip(y, x, strict=True)])
 
@@ -56,7 +55,7 @@ def test_patches_pass_as_in_opencv(name, stages, tmp_path):
 def test_an_opencv_file_is_a_detector_that_can_be_saved():
     detector = whet.load(FACES)
     assert detector.window == (24, 24)
-    assert all(isinstance(stage.features, RectanglePool) for stage in detector.base.stages)
+    assert all(isinstance(stage.features, RectanglePool) for stage in detector.base.model.stages)
     again = from_bytes(detector.to_bytes())
     assert isinstance(again, Detector)
     assert again.base.base_id == detector.base_id
@@ -77,7 +76,7 @@ def first_stages(cascade, n):
 def passes_in_opencv(cascade, patches):
     """Whether each patch passes: an image of one window has no second scale, no step and no skipped neighbour."""
     images = map(np.ascontiguousarray, patches)
-    return np.array([len(scan_levels(cascade, image, [np.float32(1.0)], 1).scores) == 1 for image in images])
+    return np.array([len(scan_levels(cascade, image, [np.float32(1.0)], 1)[1]) == 1 for image in images])
 
 
 @pytest.mark.slow
@@ -98,13 +97,13 @@ def test_every_file_of_opencv_is_a_detector_that_judges_windows_as_opencv_does(p
         np.testing.assert_array_equal(accepted, passes_in_opencv(short, patches))
         assert 0 < accepted.sum() < len(accepted)
     detector = whet.load(path)
-    assert len(detector.base.stages) == len(whole)
+    assert len(detector.base.model.stages) == len(whole)
     detector.detect(image)
     data = detector.to_bytes()
     again = from_bytes(data)
     assert again.base.base_id == detector.base_id
     assert to_bytes(again) == data
-    np.testing.assert_array_equal(again.cascade.accepts(patches), detector.cascade.accepts(patches))
+    np.testing.assert_array_equal(again.model.cascade.accepts(patches), detector.model.cascade.accepts(patches))
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -8,14 +8,14 @@ import pytest
 from tests.cascades import random_learners, random_stage, textured
 from tests.opencv_files import haar_file, lbp_file
 
-from whet.cascade.cascade import Cascade
-from whet.cascade.stage import Stage
-from whet.features.integral import IntegralStack
-from whet.features.weak_learners import LeafPool, Leaves, Subsets, conditions_of
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.integral import IntegralStack
+from whet.models.gslda.stage import Stage
+from whet.models.gslda.weak_learners import LeafPool, Leaves, Subsets, conditions_of
 from whet.opencv import CascadeClassifier
-from whet.opencv.cascade import stages_of
-from whet.opencv.export import trees_of, write_opencv
-from whet.opencv.xml import parse_opencv, read_opencv
+from whet.opencv.tree_cascade import stages_of
+from whet.opencv.xml_reader import parse_opencv, read_opencv
+from whet.opencv.xml_writer import trees_of, write_opencv
 
 
 def shape_of(cascade, tree, node=0):

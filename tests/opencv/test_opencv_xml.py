@@ -7,7 +7,7 @@ import pytest
 from tests.opencv_files import haar_file, lbp_file, old_file
 
 from whet.errors import CascadeFileError
-from whet.opencv.xml import parse_opencv, read_opencv
+from whet.opencv.xml_reader import parse_opencv, read_opencv
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ class Histories:
         for site in sites:
             straight = self.expected(site)
             assert site.detector.to_bytes() == straight.to_bytes()
-            for ours, theirs in zip(site.detector.cascade.stages, straight.cascade.stages, strict=True):
+            for ours, theirs in zip(site.detector.model.cascade.stages, straight.model.cascade.stages, strict=True):
                 assert ours.coef.tobytes() == theirs.coef.tobytes()
                 assert ours.threshold == theirs.threshold
             assert site.detector.unsatisfied == [] or {r.id for r in site.detector.unsatisfied} == {

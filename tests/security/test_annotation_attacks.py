@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.io.annotations.sets import image, save_image
 
 from whet.errors import AnnotationError, DataNotFoundError, WhetError
-from whet.io.annotations import tables as opencv_info
+from whet.io.annotations import csv_opencv_crops as opencv_info
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.assembly import MAX_BYTES, read_bytes
 from whet.io.annotations.formats import read_annotations, write_annotations

@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load as parse
 from safetensors.numpy import save as serialise
-from tests.cascades import random_cascade
+from tests.cascades import model_of, random_cascade
+from tests.channels import colourful, random_detector
 from tests.detectors import (
     BULL,
     bull_scene,
@@ -28,13 +29,15 @@ from tests.detectors import (
     to_bytes,
 )
 
-from whet.cascade.pyramid import WindowIndex
 from whet.detector import model_file, model_header
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.detector.model_file import read_bytes
 from whet.detector.storage import load
 from whet.errors import ModelFileError
+from whet.images.pyramid import WindowIndex
+from whet.models.channels import tree_model
+from whet.models.responses import Responses
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +55,7 @@ def opened(data):
 
 def closed(header, tensors):
     """A file with a content hash that is right, so that attacks come past it."""
+    tensors = {name: np.array(array, order="C") for name, array in tensors.items()}
     return serialise(tensors, {"whet": header if isinstance(header, str) else sealed(header, tensors)})
 
 
@@ -61,7 +65,7 @@ def sealed(header, tensors):
 
     digest = hashlib.sha256(dump("").encode())
     for name in sorted(tensors):
-        array = np.ascontiguousarray(tensors[name])
+        array = tensors[name]
         digest.update(f"{name}{array.dtype.str}{array.shape}".encode() + array.tobytes())
     return dump(digest.hexdigest())
 
@@ -166,25 +170,37 @@ def test_a_header_that_is_no_header(text, sound):
 
 
 HEADER_ATTACKS = {
-    "later version": (lambda h: h.update(version=3), "format version 3, this whet reads 2: update whet"),
+    "later version": (lambda h: h.update(version=4), "format version 4, this whet reads 3: .* update whet"),
+    "earlier version": (lambda h: h.update(version=2), "format version 2, this whet reads 3"),
     "version of another type": (lambda h: h.update(version=True), "format version"),
     "other format": (lambda h: h.update(format="x"), "of another kind"),
-    "missing key": (lambda h: h.pop("min_sigma"), "lacks .'min_sigma'"),
+    "missing key": (lambda h: h["model"].pop("min_sigma"), "lacks .'min_sigma'"),
     "unknown key": (lambda h: h.update(exec="rm"), "unknown .'exec'"),
-    "no stages": (lambda h: h.update(stages=[]), "does not belong"),
-    "stages of another type": (lambda h: h.update(stages={}), "no list"),
-    "a stage of another type": (lambda h: h["stages"].__setitem__(1, 7), "stage 1 is 7"),
+    "unknown key of the model": (lambda h: h["model"].update(exec="rm"), "unknown .'exec'"),
+    "unknown model family": (lambda h: h.update(family="os"), "the family of the model"),
+    "model family of another type": (lambda h: h.update(family=["gslda"]), "the family of the model"),
+    "another model family": (lambda h: h.update(family="channels"), "not those of trees"),
+    "no model": (lambda h: h.pop("model"), "lacks .'model'"),
+    "model of another type": (lambda h: h.update(model=[]), "expected a JSON object"),
+    "coarse pass of another type": (lambda h: h["model"].update(coarse_room={}), "coarse_room"),
+    "coarse pass without a stage": (lambda h: h["model"].update(coarse_room=[]), "coarse_room"),
+    "longer coarse pass than stages": (lambda h: h["model"].update(coarse_room=[0.0] * 9), "coarse_room"),
+    "NaN room": (lambda h: h["model"].update(coarse_room=[float("nan")]), "JSON compliant"),
+    "class that is a list": (lambda h: h["provenance"]["facts"].update({"class": ["van"]}), "finite numbers"),
+    "no stages": (lambda h: h["model"].update(stages=[]), "does not belong"),
+    "stages of another type": (lambda h: h["model"].update(stages={}), "no list"),
+    "a stage of another type": (lambda h: h["model"]["stages"].__setitem__(1, 7), "stage 1 is 7"),
     "small window": (lambda h: h.update(window=[2, 8]), "not inside the window|at least 3 x 3"),
     "huge window": (lambda h: h.update(window=[30_000, 30_000]), "at least 3 x 3, and"),
     "negative window": (lambda h: h.update(window=[-10, 8]), "whole number from 0"),
     "fractional window": (lambda h: h.update(window=[10.0, 8]), "whole number"),
     "window of one number": (lambda h: h.update(window=[10]), "two whole numbers"),
     "deep window": (lambda h: h.update(window=json.loads("[" * 900 + "]" * 900)), "two whole numbers|recursion"),
-    "deep sigma": (lambda h: h.update(min_sigma=json.loads("[" * 900 + "]" * 900)), "finite number|recursion"),
-    "NaN sigma": (lambda h: h.update(min_sigma=float("nan")), "finite"),
-    "negative sigma": (lambda h: h.update(min_sigma=-1.0), "above 0"),
-    "text for sigma": (lambda h: h.update(min_sigma="10"), "finite number"),
-    "huge sigma": (lambda h: h.update(min_sigma=10**400), "finite number"),
+    "deep sigma": (lambda h: h["model"].update(min_sigma=json.loads("[" * 900 + "]" * 900)), "finite number|recursion"),
+    "NaN sigma": (lambda h: h["model"].update(min_sigma=float("nan")), "JSON compliant"),
+    "negative sigma": (lambda h: h["model"].update(min_sigma=-1.0), "above 0"),
+    "text for sigma": (lambda h: h["model"].update(min_sigma="10"), "finite number"),
+    "huge sigma": (lambda h: h["model"].update(min_sigma=10**400), "finite number"),
     "no box offset": (lambda h: h.pop("box_offset"), "lacks .'box_offset'"),
     "box offset of another type": (lambda h: h.update(box_offset={"left": 0}), "box_offset: expected four numbers"),
     "box offset of three": (lambda h: h.update(box_offset=[0, 0, 1]), "box_offset: expected four numbers"),
@@ -215,26 +231,29 @@ HEADER_ATTACKS = {
     "provenance of another type": (lambda h: h["provenance"].update(goals=[1]), "JSON object"),
     "nested provenance": (lambda h: h["provenance"]["facts"].update(a=[1]), "finite numbers"),
     "infinite fact": (lambda h: h["provenance"]["facts"].update(a=float("inf")), "finite numbers"),
-    "unknown family": (lambda h: h["stages"][0].update(family="hog"), "feature family of stage 0"),
-    "family of another type": (lambda h: h["stages"][0].update(family=[]), "feature family of stage 0"),
-    "another family": (lambda h: h["stages"][0].update(family="lbp"), "array"),
-    "no weak learners": (lambda h: h["stages"][0].update(n_weak=0), "from 1 to"),
-    "other number of weak learners": (lambda h: h["stages"][0].update(n_weak=6), "by the header expected"),
-    "too many weak learners": (lambda h: h["stages"][0].update(n_weak=10**9), "from 1 to 2000"),
-    "too many in all": (lambda h: h["stages"].extend([h["stages"][0] | {"n_weak": 2000}] * 9), "in all"),
-    "unknown criterion": (lambda h: h["stages"][0].update(criterion="pca"), "'fda', 'lac'"),
-    "infinite ridge": (lambda h: h["stages"][0].update(ridge=float("inf")), "finite"),
-    "negative ridge": (lambda h: h["stages"][0].update(ridge=-1.0), "ridge"),
-    "NaN rule": (lambda h: h["stages"][0].update(z=float("nan")), "finite"),
-    "unknown rule": (lambda h: h["stages"][0].update(rule="eval"), "rule of stage 0"),
-    "no positives": (lambda h: h["stages"][0].update(positives=0), "no samples can have it"),
-    "negative count": (lambda h: h["stages"][0].update(positives=-1), "whole number from 0"),
-    "overflowing count": (lambda h: h["stages"][0].update(positives=2**52), "whole number from 0"),
-    "count of many digits": (lambda h: h["stages"][0].update(positives=2**200), "whole number from 0"),
-    "overflowing sum": (lambda h: h["stages"][0].update(learned=[2**52 - 1, 1]), "no samples|exact below"),
-    "fewer than seen": (lambda h: h["stages"][0].update(negatives=3), "no samples can have it"),
-    "learned of another type": (lambda h: h["stages"][0].update(learned=5), "two whole numbers"),
-    "learned, but not there": (lambda h: h["stages"][0].pop("learned"), "does not belong there"),
+    "unknown family": (lambda h: h["model"]["stages"][0].update(family="hog"), "feature family of stage 0"),
+    "family of another type": (lambda h: h["model"]["stages"][0].update(family=[]), "feature family of stage 0"),
+    "another family": (lambda h: h["model"]["stages"][0].update(family="lbp"), "array"),
+    "no weak learners": (lambda h: h["model"]["stages"][0].update(n_weak=0), "from 1 to"),
+    "other number of weak learners": (lambda h: h["model"]["stages"][0].update(n_weak=6), "by the header expected"),
+    "too many weak learners": (lambda h: h["model"]["stages"][0].update(n_weak=10**9), "from 1 to 2000"),
+    "too many in all": (
+        lambda h: h["model"]["stages"].extend([h["model"]["stages"][0] | {"n_weak": 2000}] * 9),
+        "in all",
+    ),
+    "unknown criterion": (lambda h: h["model"]["stages"][0].update(criterion="pca"), "'fda', 'lac'"),
+    "infinite ridge": (lambda h: h["model"]["stages"][0].update(ridge=float("inf")), "JSON compliant"),
+    "negative ridge": (lambda h: h["model"]["stages"][0].update(ridge=-1.0), "ridge"),
+    "NaN rule": (lambda h: h["model"]["stages"][0].update(z=float("nan")), "JSON compliant"),
+    "unknown rule": (lambda h: h["model"]["stages"][0].update(rule="eval"), "rule of stage 0"),
+    "no positives": (lambda h: h["model"]["stages"][0].update(positives=0), "no samples can have it"),
+    "negative count": (lambda h: h["model"]["stages"][0].update(positives=-1), "whole number from 0"),
+    "overflowing count": (lambda h: h["model"]["stages"][0].update(positives=2**52), "whole number from 0"),
+    "count of many digits": (lambda h: h["model"]["stages"][0].update(positives=2**200), "whole number from 0"),
+    "overflowing sum": (lambda h: h["model"]["stages"][0].update(learned=[2**52 - 1, 1]), "no samples|exact below"),
+    "fewer than seen": (lambda h: h["model"]["stages"][0].update(negatives=3), "no samples can have it"),
+    "learned of another type": (lambda h: h["model"]["stages"][0].update(learned=5), "two whole numbers"),
+    "learned, but not there": (lambda h: h["model"]["stages"][0].pop("learned"), "does not belong there"),
 }
 
 
@@ -258,6 +277,15 @@ def retype(name, dtype):
     return attack
 
 
+def sliced(prefix, rows):
+    def attack(tensors):
+        for name in tensors:
+            if name.startswith(prefix):
+                tensors[name] = tensors[name][rows]
+
+    return attack
+
+
 def impossible(name):
     """Two learners that respond together more often than one of them alone."""
 
@@ -272,7 +300,7 @@ def exclusive(tensors):
     """Learners that never respond together, each in most samples."""
     upper = np.zeros((5, 5), np.uint16)
     np.fill_diagonal(upper, 500)
-    tensors["stage000.positive"] = upper[np.triu_indices(5)]
+    tensors["model.stage000.positive"] = upper[np.triu_indices(5)]
 
 
 def not_positive(tensors):
@@ -280,38 +308,41 @@ def not_positive(tensors):
     upper = np.zeros((5, 5), np.uint16)
     np.fill_diagonal(upper, 250)
     for side in ("positive", "negative"):
-        tensors[f"stage000.{side}"] = upper[np.triu_indices(5)]
+        tensors[f"model.stage000.{side}"] = upper[np.triu_indices(5)]
 
 
 ARRAY_ATTACKS = {
-    "NaN threshold": (put("stage000.threshold", np.nan), "threshold of stump 0 is not a finite"),
-    "infinite threshold": (put("stage001.threshold", np.inf, 3), "threshold of stump 3"),
-    "zero polarity": (put("stage000.polarity", 0), "1 or -1"),
-    "smallest polarity": (put("stage000.polarity", -128), "1 or -1"),
-    "negative x": (put("stage000.x", -1), "not inside the window"),
-    "huge x": (put("stage000.x", 32_767), "not inside the window"),
-    "huge height": (put("stage000.height", 32_766), "not inside the window"),
-    "empty box": (put("stage000.width", 0), "not divisible"),
-    "negative box": (put("stage000.width", -6), "not divisible"),
-    "unknown kind": (put("stage000.kind", 255), "kind of a Haar feature"),
-    "block outside": (put("stage002.block_width", 3, 1), "not inside the window"),
-    "block that wraps around": (put("stage002.block_width", 21_846), "not inside the window"),
-    "empty block": (put("stage002.block_height", 0), "not divisible"),
-    "other threshold": (put("stage000.threshold", 0.125), "damaged or altered"),
-    "other subset": (put("stage002.subset", 5), "damaged or altered"),
-    "sum above the count": (put("stage000.positive", 65_535), "in 600 samples"),
-    "learned above the count": (put("stage000.learned.positive", 255), "no samples can have it"),
-    "impossible pair": (impossible("stage000.positive"), "0 <= C_jk"),
-    "impossible learned pair": (impossible("stage000.learned.negative"), "0 <= C_jk"),
+    "NaN threshold": (put("model.stage000.threshold", np.nan), "threshold of stump 0 is not a finite"),
+    "infinite threshold": (put("model.stage001.threshold", np.inf, 3), "threshold of stump 3"),
+    "zero polarity": (put("model.stage000.polarity", 0), "1 or -1"),
+    "smallest polarity": (put("model.stage000.polarity", -128), "1 or -1"),
+    "negative x": (put("model.stage000.x", -1), "not inside the window"),
+    "huge x": (put("model.stage000.x", 32_767), "not inside the window"),
+    "huge height": (put("model.stage000.height", 32_766), "not inside the window"),
+    "empty box": (put("model.stage000.width", 0), "not divisible"),
+    "negative box": (put("model.stage000.width", -6), "not divisible"),
+    "unknown kind": (put("model.stage000.kind", 255), "kind of a Haar feature"),
+    "block outside": (put("model.stage002.block_width", 3, 1), "not inside the window"),
+    "block that wraps around": (put("model.stage002.block_width", 21_846), "not inside the window"),
+    "empty block": (put("model.stage002.block_height", 0), "not divisible"),
+    "other threshold": (put("model.stage000.threshold", 0.125), "damaged or altered"),
+    "other subset": (put("model.stage002.subset", 5), "damaged or altered"),
+    "sum above the count": (put("model.stage000.positive", 65_535), "in 600 samples"),
+    "learned above the count": (put("model.stage000.learned.positive", 255), "no samples can have it"),
+    "impossible pair": (impossible("model.stage000.positive"), "0 <= C_jk"),
+    "impossible learned pair": (impossible("model.stage000.learned.negative"), "0 <= C_jk"),
     "pair that excludes itself too often": (exclusive, "s_j . s_k - n"),
     "impossible altogether": (not_positive, "singular"),
-    "thresholds in float64": (retype("stage000.threshold", np.float64), "expected float32"),
-    "signed statistics": (retype("stage000.positive", np.int64), "expected uint8 or"),
-    "statistics in floats": (retype("stage000.positive", np.float32), "expected uint8 or"),
-    "other shape": (lambda t: t.update({"stage000.x": t["stage000.x"][None]}), "by the header expected"),
-    "shorter": (lambda t: t.update({"stage000.positive": t["stage000.positive"][:-1]}), "by the header expected"),
-    "missing array": (lambda t: t.pop("stage001.kind"), "'stage001.kind' is missing"),
-    "unknown array": (lambda t: t.update({"stage000.payload": np.zeros(3)}), "does not belong"),
+    "thresholds in float64": (retype("model.stage000.threshold", np.float64), "expected float32"),
+    "signed statistics": (retype("model.stage000.positive", np.int64), "expected uint8 or"),
+    "statistics in floats": (retype("model.stage000.positive", np.float32), "expected uint8 or"),
+    "other shape": (lambda t: t.update({"model.stage000.x": t["model.stage000.x"][None]}), "by the header expected"),
+    "shorter": (
+        lambda t: t.update({"model.stage000.positive": t["model.stage000.positive"][:-1]}),
+        "by the header expected",
+    ),
+    "missing array": (lambda t: t.pop("model.stage001.kind"), "'stage001.kind' is missing"),
+    "unknown array": (lambda t: t.update({"model.stage000.payload": np.zeros(3)}), "does not belong"),
 }
 
 
@@ -323,13 +354,14 @@ def test_an_attack_by_the_arrays(attack, message, sound):
 
 def test_counts_that_would_wrap_around_to_small_ones(sound):
     header, tensors = opened(sound)
-    tensors["stage000.positive"] = np.full(15, 2**64 - 1, np.uint64)
+    tensors["model.stage000.positive"] = np.full(15, 2**64 - 1, np.uint64)
     with pytest.raises(ModelFileError, match="no samples can have it"):
         from_bytes(closed(header, tensors))
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("stage000.coef", np.nan), ("stage002.exits", np.nan), ("stage002.exits", np.inf)]
+    ("name", "value"),
+    [("model.stage000.coef", np.nan), ("model.stage002.exits", np.nan), ("model.stage002.exits", np.inf)],
 )
 def test_fixed_weights_that_are_no_numbers(name, value):
     header, tensors = opened(to_bytes(mixed_detector()))
@@ -342,7 +374,7 @@ def test_fixed_weights_that_are_no_numbers(name, value):
 @pytest.mark.parametrize("change", [{"threshold": float("nan")}, {"soft": 1}, {"threshold": None}])
 def test_headers_of_fixed_stages(change):
     header, tensors = opened(to_bytes(mixed_detector()))
-    header["stages"][2].update(change)
+    header["model"]["stages"][2].update(change)
     with pytest.raises(ModelFileError):
         from_bytes(closed(header, tensors))
 
@@ -351,42 +383,43 @@ def test_headers_of_fixed_stages(change):
 def of_leaves():
     rng = np.random.default_rng(5)
     kinds = ("rectangle leaves", "lbp leaves", "haar")
-    return to_bytes(Detector(DetectorBase((12, 12), random_cascade(kinds, (12, 12), (6, 5, 4), rng).stages)))
+    leaves = model_of(random_cascade(kinds, (12, 12), (6, 5, 4), rng))
+    return to_bytes(Detector.from_base(DetectorBase(leaves)))
 
 
 def far_corner(tensors):
     """A rectangle that is inside the window as long as it is upright."""
-    tensors["stage000.boxes"][0, 0], tensors["stage000.tilted"][0] = (0, 0, 12, 12), 1
+    tensors["model.stage000.boxes"][0, 0], tensors["model.stage000.tilted"][0] = (0, 0, 12, 12), 1
 
 
 LEAF_HEADERS = {
-    "no conditions": (lambda h: h["stages"][0].pop("n_conditions"), "belongs to leaves"),
-    "conditions of stumps": (lambda h: h["stages"][2].update(n_conditions=4), "belongs to leaves"),
-    "fewer conditions than leaves": (lambda h: h["stages"][0].update(n_conditions=5), "whole number from 6"),
-    "other number of conditions": (lambda h: h["stages"][0].update(n_conditions=99), "by the header expected"),
-    "too many conditions": (lambda h: h["stages"][0].update(n_conditions=10**9), "to 100000"),
+    "no conditions": (lambda h: h["model"]["stages"][0].pop("n_conditions"), "belongs to leaves"),
+    "conditions of stumps": (lambda h: h["model"]["stages"][2].update(n_conditions=4), "belongs to leaves"),
+    "fewer conditions than leaves": (lambda h: h["model"]["stages"][0].update(n_conditions=5), "whole number from 6"),
+    "other number of conditions": (lambda h: h["model"]["stages"][0].update(n_conditions=99), "by the header expected"),
+    "too many conditions": (lambda h: h["model"]["stages"][0].update(n_conditions=10**9), "to 100000"),
     "too many in all": (
-        lambda h: h["stages"].extend([h["stages"][0] | {"n_conditions": 99_999}] * 2),
+        lambda h: h["model"]["stages"].extend([h["model"]["stages"][0] | {"n_conditions": 99_999}] * 2),
         "100,000 conditions in all",
     ),
-    "conditions of another type": (lambda h: h["stages"][0].update(n_conditions="9"), "whole number"),
-    "another family": (lambda h: h["stages"][0].update(family="lbp leaves"), "array"),
-    "other number of leaves": (lambda h: h["stages"][1].update(n_weak=4), "by the header expected"),
+    "conditions of another type": (lambda h: h["model"]["stages"][0].update(n_conditions="9"), "whole number"),
+    "another family": (lambda h: h["model"]["stages"][0].update(family="lbp leaves"), "array"),
+    "other number of leaves": (lambda h: h["model"]["stages"][1].update(n_weak=4), "by the header expected"),
 }
 LEAF_ARRAYS = {
-    "no end": (put("stage000.joins", 1, -1), "the very last one"),
-    "joined in another way": (put("stage001.joins", 7), "joins the next one"),
-    "fewer leaves than weights": (lambda t: t["stage001.joins"][:-1].fill(1), "equal numbers"),
-    "more leaves than weights": (lambda t: t["stage000.joins"].fill(0), "equal numbers"),
-    "tilted in another way": (put("stage000.tilted", 2), "expected 0 or 1"),
+    "no end": (put("model.stage000.joins", 1, -1), "the very last one"),
+    "joined in another way": (put("model.stage001.joins", 7), "joins the next one"),
+    "fewer leaves than weights": (lambda t: t["model.stage001.joins"][:-1].fill(1), "equal numbers"),
+    "more leaves than weights": (lambda t: t["model.stage000.joins"].fill(0), "equal numbers"),
+    "tilted in another way": (put("model.stage000.tilted", 2), "expected 0 or 1"),
     "tilted out of the window": (far_corner, "outside the window"),
-    "far out": (put("stage000.boxes", 32_767, 1), "outside the window"),
-    "half a weight": (put("stage000.weights", 0.5), "whole numbers"),
-    "NaN weight": (put("stage000.weights", np.nan), "finite"),
-    "NaN threshold": (put("stage000.threshold", np.nan), "not a finite number"),
-    "zero polarity": (put("stage000.polarity", 0), "1 or -1"),
-    "block outside": (put("stage001.block_width", 5), "not inside the window"),
-    "altered": (put("stage001.subset", 5), "damaged or altered"),
+    "far out": (put("model.stage000.boxes", 32_767, 1), "outside the window"),
+    "half a weight": (put("model.stage000.weights", 0.5), "whole numbers"),
+    "NaN weight": (put("model.stage000.weights", np.nan), "finite"),
+    "NaN threshold": (put("model.stage000.threshold", np.nan), "not a finite number"),
+    "zero polarity": (put("model.stage000.polarity", 0), "1 or -1"),
+    "block outside": (put("model.stage001.block_width", 5), "not inside the window"),
+    "altered": (put("model.stage001.subset", 5), "damaged or altered"),
 }
 
 
@@ -409,6 +442,118 @@ def test_leaves_can_be_opened_and_closed_without_harm_and_bits_flipped(of_leaves
             from_bytes(flipped)
 
 
+# Trees on channels.
+
+
+@pytest.fixture(scope="module")
+def of_trees():
+    """Corrected trees, with their image."""
+    made, image = random_detector(), colourful((90, 120), np.random.default_rng(2))
+    made.learn(image, made.detect(image).boxes[:2], False)
+    return to_bytes(made)
+
+
+TREE_HEADERS = {
+    "another model family": (lambda h: h.update(family="gslda"), "lacks"),
+    "unknown key": (lambda h: h["model"].update(exec="rm"), "not those of trees"),
+    "missing key": (lambda h: h["model"].pop("threshold"), "not those of trees"),
+    "NaN threshold": (lambda h: h["model"].update(threshold=float("nan")), "JSON compliant"),
+    "infinite threshold": (lambda h: h["model"].update(threshold=float("inf")), "JSON compliant"),
+    "huge threshold": (lambda h: h["model"].update(threshold=1e300), "finite"),
+    "threshold of many digits": (lambda h: h["model"].update(threshold=10**400), "finite|too large"),
+    "threshold in words": (lambda h: h["model"].update(threshold="1"), "expected a finite number"),
+    "true threshold": (lambda h: h["model"].update(threshold=True), "expected a finite number"),
+    "threshold that is a list": (lambda h: h["model"].update(threshold=[0.5]), "expected a finite number"),
+    "threshold above the last limit": (lambda h: h["model"].update(threshold=9.0), "last limit"),
+    "other threshold": (lambda h: h["model"].update(threshold=0.25), "damaged or altered"),
+    "whole number for the threshold": (lambda h: h["model"].update(threshold=0), "hash|damaged or altered"),
+    "window of half a cell": (lambda h: h.update(window=[22, 20]), "multiples of 4"),
+    "no window": (lambda h: h.update(window=[0, 0]), "multiples of 4"),
+    "huge window": (lambda h: h.update(window=[60_000, 60_000]), "multiples of 4"),
+    "smaller window": (lambda h: h.update(window=[8, 8]), "of a window with 2"),
+    "larger window": (lambda h: h.update(window=[24, 24]), "damaged or altered"),
+}
+TREE_ARRAYS = {
+    "NaN vote": (put("model.votes", np.nan), "finite numbers"),
+    "infinite vote": (put("model.votes", np.inf, 7), "finite numbers"),
+    "vote of minus infinity": (put("model.votes", -np.inf), "finite numbers"),
+    "heavy vote": (put("model.votes", 1e41), "weights at most"),
+    "NaN limit": (put("model.limits", np.nan), "below infinity"),
+    "last limit that is NaN": (put("model.limits", np.nan, -1), "below infinity"),
+    "infinite limit": (put("model.limits", np.inf, 3), "below infinity"),
+    "last limit below the threshold": (put("model.limits", -5.0, -1), "last limit"),
+    "channel beyond the last": (put("model.channel", 40), "channel 40 of a window with 40"),
+    "row outside": (put("model.y", 6), "y 6 of a window with 6"),
+    "column outside": (put("model.x", 255), "x 255 of a window with 5"),
+    "other cell": (lambda t: put("model.x", (int(t["model.x"].flat[0]) + 1) % 5)(t), "damaged or altered"),
+    "other vote": (put("model.votes", 0.125), "damaged or altered"),
+    "missing array": (lambda t: t.pop("model.x"), "not those of trees"),
+    "no limits": (lambda t: t.pop("model.limits"), "not those of trees"),
+    "unknown array": (lambda t: t.update({"model.payload": np.zeros(3)}), "not those of trees"),
+    "array of another family": (lambda t: t.update({"model.stage000.x": np.zeros(3)}), "not those of trees"),
+    "no trees": (sliced("model.", slice(0)), "got 0 trees"),
+    "fewer trees": (sliced("model.", slice(1, None)), "damaged or altered"),
+    "fewer votes": (lambda t: t.update({"model.votes": t["model.votes"][1:]}), "votes is float64"),
+    "votes in a row": (lambda t: t.update({"model.votes": t["model.votes"].reshape(-1)}), "votes is float64"),
+    "votes of three leaves": (lambda t: t.update({"model.votes": t["model.votes"][:, :3]}), "votes is float64"),
+    "limits without dimensions": (lambda t: t.update({"model.limits": np.array(1.0)}), "got 0 trees"),
+    "limits of two dimensions": (lambda t: t.update({"model.limits": t["model.limits"][:, None]}), "got 0 trees"),
+    "nodes of two": (lambda t: t.update({"model.channel": t["model.channel"][:, :2]}), "channel is uint8"),
+    "cells without dimensions": (lambda t: t.update({"model.y": np.array(1, np.uint8)}), "y is uint8"),
+    "votes in float32": (retype("model.votes", np.float32), "expected float64"),
+    "limits in float32": (retype("model.limits", np.float32), "expected float64"),
+    "signed channels": (retype("model.channel", np.int8), "expected uint8"),
+    "wide rows": (retype("model.y", np.uint16), "expected uint8"),
+    "thresholds in floats": (retype("model.threshold", np.float64), "expected uint8"),
+    "responses of fewer trees": (
+        lambda t: t.update({"records.responses": t["records.responses"][:, 1:]}),
+        "by the header expected",
+    ),
+}
+
+
+@pytest.mark.parametrize(("attack", "message"), TREE_HEADERS.values(), ids=TREE_HEADERS)
+def test_an_attack_by_the_header_of_trees(attack, message, of_trees):
+    with pytest.raises(ModelFileError, match=message):
+        from_bytes(with_header_changed(of_trees, attack))
+
+
+@pytest.mark.parametrize(("attack", "message"), TREE_ARRAYS.values(), ids=TREE_ARRAYS)
+def test_an_attack_by_the_arrays_of_trees(attack, message, of_trees):
+    with pytest.raises(ModelFileError, match=message):
+        from_bytes(with_arrays_changed(of_trees, attack))
+
+
+def test_trees_can_be_opened_and_closed_without_harm_and_bits_flipped(of_trees):
+    assert to_bytes(from_bytes(closed(*opened(of_trees)))) == of_trees
+    for flipped in flips(of_trees, 300, seed=3):
+        with pytest.raises(ModelFileError):
+            from_bytes(flipped)
+
+
+def test_more_trees_than_any_training_makes(monkeypatch, of_trees):
+    n = tree_model.MOST_TREES + 1
+    header, tensors = opened(of_trees)
+    many = {name: np.zeros((n, *array.shape[1:]), array.dtype) for name, array in tensors.items() if "model." in name}
+    with pytest.raises(ModelFileError, match=f"got {n:,} trees"):
+        from_bytes(closed(header, tensors | many))
+    monkeypatch.setattr(tree_model, "MOST_TREES", 29)
+    with pytest.raises(ModelFileError, match="got 30 trees; expected 1 to 29"):
+        from_bytes(of_trees)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [[["van", 1]], ["van"], {"van": [1]}, {"van": {}}, {"van": True}, {"van": 0}, {"van": -1}, {"van": 9}, "van"],
+)
+def test_classes_that_are_lists_or_have_other_numbers_of_shapes(classes, sound, of_trees):
+    parts = [np.frombuffer(part, np.uint8) for part in (sound, of_trees)]
+    tensors = {f"{number:04}": part for number, part in enumerate(parts)}
+    text = json.dumps({"classes": classes, "hash": "0" * 64})
+    with pytest.raises(ModelFileError):
+        from_bytes(serialise(tensors, {model_file.CLASSES_KEY: text}))
+
+
 def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path, monkeypatch, sound):
     monkeypatch.setattr(model_file, "MOST_BYTES", 1000)
     (tmp_path / "a.whet").write_bytes(sound)
@@ -425,7 +570,7 @@ def test_the_error_names_the_file_and_a_folder_is_none(tmp_path):
 
 
 def test_learned_samples_that_do_not_fit_the_base_are_an_error_that_names_the_file(tmp_path, sound):
-    (tmp_path / "a.whet").write_bytes(with_arrays_changed(sound, impossible("stage000.learned.negative")))
+    (tmp_path / "a.whet").write_bytes(with_arrays_changed(sound, impossible("model.stage000.learned.negative")))
     with pytest.raises(ModelFileError, match=r"a\.whet: .*damaged"):
         load(tmp_path / "a.whet")
 
@@ -523,9 +668,13 @@ RECORD_HEADERS = {
     "time before time": (record(time=-1), "time of record 1"),
     "time of many digits": (record(time=10**400), "time of record 1"),
     "no reference": (lambda h: h.update(reference=None), "does not belong"),
-    "images of another type": (lambda h: h.update(reference=True), "images of the reference"),
-    "fewer than no images": (lambda h: h.update(reference=-1), "images of the reference"),
-    "huge number of images": (lambda h: h.update(reference=2**62), "images of the reference"),
+    "reference of another type": (lambda h: h.update(reference=8), "expected a JSON object"),
+    "unknown key of the reference": (lambda h: h["reference"].update(exec="rm"), "unknown .'exec'"),
+    "missing key of the reference": (lambda h: h["reference"].pop("was_trained_on"), "lacks .'was_trained_on'"),
+    "trained on in numbers": (lambda h: h["reference"].update(was_trained_on=1), "true or false"),
+    "images of another type": (lambda h: h["reference"].update(images=True), "images of the reference"),
+    "fewer than no images": (lambda h: h["reference"].update(images=-1), "images of the reference"),
+    "huge number of images": (lambda h: h["reference"].update(images=2**62), "images of the reference"),
     "unknown fixed point": (lambda h: h.update(fixed_points=["theirs"]), "fixed operating points"),
     "fixed points of another type": (lambda h: h.update(fixed_points={"mine": 1}), "fixed_points"),
     "a fixed point that is no name": (lambda h: h.update(fixed_points=[[]]), "fixed_points"),
@@ -537,15 +686,6 @@ RECORD_HEADERS = {
 def test_an_attack_by_the_records(attack, message, corrected):
     with pytest.raises(ModelFileError, match=message):
         from_bytes(with_header_changed(corrected, attack))
-
-
-def sliced(prefix, rows):
-    def attack(tensors):
-        for name in tensors:
-            if name.startswith(prefix):
-                tensors[name] = tensors[name][rows]
-
-    return attack
 
 
 RECORD_ARRAYS = {
@@ -617,10 +757,12 @@ def in_order(header, tensors):
     """The records and their windows in the order of their ids, as a forger would write them."""
     made = model_header._read_records(header["records"], header["base_id"])
     ends = np.cumsum(made[1])
+    packed = tensors["records.responses"]
+    every = Responses.from_bytes(packed, 8 * packed.shape[1])
     parts = [np.arange(end - n, end) for end, n in zip(ends, made[1], strict=True)]
     windows = [WindowIndex(*(tensors[f"records.{name}"][rows] for name in ("scale", "y", "x"))) for rows in parts]
     ids = [
-        replace(one, index=index, responses=tensors["records.responses"][rows]).id
+        replace(one, index=index, responses=every.take(rows)).id
         for one, index, rows in zip(made[0], windows, parts, strict=True)
     ]
     order = np.argsort(ids)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.opencv_files import haar_file, lbp_file, old_file
 
 from whet.errors import CascadeFileError
-from whet.io.xml import MAX_BYTES
+from whet.io.bounded_xml import MAX_BYTES
 from whet.opencv import CascadeClassifier
-from whet.opencv.xml import parse_opencv
+from whet.opencv.xml_reader import parse_opencv
 
 MOST_MEMORY = 500_000_000
 

@@ -12,22 +12,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.cascades import detect
 from tests.commands import whet_here
 from tests.detectors import bull_file, bull_scene, detector, mixed_detector
 from tests.fuzz.harness import isolated
 from tests.security.test_model_file_attacks import closed, opened, with_header_changed
 
 from whet._kernels import jit
-from whet.cascade.cascade import Cascade
-from whet.cascade.detect import suppress_non_maxima
-from whet.cascade.pyramid import Pyramid
-from whet.cascade.scan import scan_images
 from whet.detector.base import MOST_FACTS, DetectorBase, Provenance
 from whet.detector.detector import Detector
 from whet.errors import CannotWriteError, CascadeFileError, ModelFileError, UnreadableImageError
+from whet.images.grouping import suppress_non_maxima
+from whet.images.pyramid import Pyramid
 from whet.io.files import printable, write_atomically, write_locked
-from whet.io.images import find_images, read_grey
-from whet.opencv.xml import MAX_TREE_NODES, parse_opencv
+from whet.io.image_files import find_images, read_grey
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.cascade_scan import scan_images
+from whet.opencv.xml_reader import MAX_TREE_NODES, parse_opencv
 
 
 @pytest.fixture
@@ -189,8 +190,10 @@ def test_options_beyond_reason_are_usage_errors(options, tmp_path, monkeypatch, 
 @pytest.mark.parametrize("step", [200, 3_000_000, 2**31, 2**70])
 def test_a_step_beyond_the_image_has_one_window_a_level(step):
     made = mixed_detector()
-    (found,) = scan_images(made.base.cascade, [bull_scene()], step=step, reject=False, threads=1)
-    (first,) = scan_images(made.base.cascade, [bull_scene()[:10, :8]], reject=False, threads=1)
+    cascade = made.base.model.cascade
+    every = cascade.votes.unlimited
+    (found,) = scan_images(cascade, [bull_scene()], step=step, votes=every, threads=1)
+    (first,) = scan_images(cascade, [bull_scene()[:10, :8]], votes=every, threads=1)
     assert (found.n_windows, found.scores.tolist()) == (1, first.scores.tolist())
     assert len(made.detect(bull_scene(), step=step, grouping=None, min_score=-1e9)) <= len(
         Pyramid.from_image(bull_scene(), made.window).levels
@@ -199,7 +202,7 @@ def test_a_step_beyond_the_image_has_one_window_a_level(step):
 
 def slow_suppression(boxes, scores, iou):
     """The winner of each box: the definition, one box after the other."""
-    from whet.cascade.boxes import box_iou
+    from whet.images.boxes import box_iou
 
     order = np.argsort(boxes[:, 0], kind="stable")
     winner = np.full(len(boxes), -1)
@@ -240,7 +243,7 @@ def test_a_huge_tree_is_refused():
 def test_weights_whose_sums_are_no_numbers_are_refused(weight):
     header, tensors = opened(mixed_detector().to_bytes())
     tensors = {name: array.copy() for name, array in tensors.items()}
-    tensors["stage000.coef"][:] = weight
+    tensors["model.stage000.coef"][:] = weight
     with pytest.raises(ModelFileError, match="finite numbers, and weights at most"):
         Detector.from_bytes(closed(header, tensors))
 
@@ -248,9 +251,9 @@ def test_weights_whose_sums_are_no_numbers_are_refused(weight):
 def test_the_heaviest_weights_give_finite_scores_and_json(tmp_path, monkeypatch, capsys, scene):
     from dataclasses import replace
 
-    stage = mixed_detector().base.stages[0]
+    stage = mixed_detector().base.model.stages[0]
     heavy = replace(stage, coef=np.full(len(stage), 1e40), threshold=-1e40)
-    Detector(DetectorBase((10, 8), (heavy, heavy))).save(tmp_path / "a.whet")
+    Detector.from_base(DetectorBase(CascadeModel((10, 8), (heavy, heavy)))).save(tmp_path / "a.whet")
     done = whet_here(monkeypatch, capsys, "detect", tmp_path / "a.whet", scene, "--json", "--min-size", "60")
 
     def fail(name):
@@ -266,7 +269,11 @@ def test_provenance_is_bounded():
         Provenance(facts=dict.fromkeys(map(str, range(MOST_FACTS + 1)), 1))
     with pytest.raises(ValueError, match="at most 10,000"):
         Provenance(data="a" * 10_001)
-    many = with_header_changed(detector().to_bytes(), lambda h: h["stages"].extend([h["stages"][0]] * 1000))
+
+    def extended(header):
+        header["model"]["stages"].extend([header["model"]["stages"][0]] * 1000)
+
+    many = with_header_changed(detector().to_bytes(), extended)
     with pytest.raises(ModelFileError, match="at most 1,000"):
         Detector.from_bytes(many)
 
@@ -357,7 +364,7 @@ def test_detection_runs_without_any_place_for_a_cache():
     code = (
         "import numba.core.caching as c\n"
         "for one in c.CacheImpl._locator_classes: one.ensure_cache_path = lambda _: (_ for _ in ()).throw(OSError())\n"
-        "from whet._kernels.boxes import root; from whet._kernels.jit import is_compiled; import numpy as np\n"
+        "from whet._kernels.box_overlaps import root; from whet._kernels.jit import is_compiled; import numpy as np\n"
         "assert root(np.array([0, 0, 1]), 2) == 0 and not is_compiled(root)"
     )
     environment = os.environ | {"PYTHONPATH": str(package.parent)}
@@ -370,10 +377,8 @@ def test_all_windows_of_a_cascade_that_accepts_everything_are_grouped(rng):
     """A hundred thousand windows of all sizes: the work grows with the groups of their own size."""
     from dataclasses import replace
 
-    stage = mixed_detector().base.stages[0]
-    every = Cascade((10, 8), (replace(stage, threshold=-1e3, coef=np.abs(stage.coef)),))
-    from whet.cascade.detect import detect
-
+    stage = mixed_detector().base.model.stages[0]
+    every = CascadeModel((10, 8), (replace(stage, threshold=-1e3, coef=np.abs(stage.coef)),))
     found = detect(every, rng.integers(0, 256, (200, 200), dtype=np.uint8), threads=1)
     assert len(found.windows.scores) > 90_000
     assert 0 < len(found) < 3000

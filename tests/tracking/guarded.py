@@ -7,9 +7,9 @@ import numpy as np
 from tests.cascades import scene
 from tests.detectors import bull_finder
 
-from whet.cascade.pyramid import resized
+from whet.corrections.reference import NEGATIVE, POSITIVE, Reference
 from whet.detector.detector import Detector
-from whet.detector.reference import NEGATIVE, POSITIVE, Reference
+from whet.images.pyramid import resized
 
 
 @cache
@@ -20,18 +20,11 @@ def guarded_base():
     patches = np.stack([resized(bull, (12, 12)) for bull in bulls])
     others = rng.integers(0, 256, (400, 12, 12), dtype=np.uint8)
     base = bull_finder().base
-    responses = base.cascade.respond(np.concatenate([patches, others]))[0]
+    responses = base.model.cascade.respond(np.concatenate([patches, others]))[0]
     part = np.repeat([POSITIVE, NEGATIVE], 400).astype(np.uint8)
-    reference = Reference(
-        np.packbits(responses, axis=1),
-        part,
-        np.ones(800, np.float32),
-        np.arange(800, dtype=np.int32),
-        40,
-        base.cascade.n_weak,
-    )
+    reference = Reference(responses, part, np.ones(800, np.float32), np.arange(800, dtype=np.int32), 40)
     return replace(base, reference=reference)
 
 
 def guarded_finder():
-    return Detector(guarded_base())
+    return Detector.from_base(guarded_base())

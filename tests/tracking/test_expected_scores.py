@@ -7,9 +7,9 @@ import pytest
 from tests.detectors import WINDOW, base, bull_finder, bull_scene, mixed_detector, patches
 
 import whet
-from whet.cascade.cascade import Cascade
-from whet.detector.base import DetectorBase
-from whet.features.integral import IntegralStack
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.integral import IntegralStack
 from whet.tracking.self_training import SelfTraining, expected_scores
 from whet.tracking.tracker import Tracker
 
@@ -32,7 +32,7 @@ def above_zero(mean, deviation):
 
 @pytest.mark.parametrize("options", [{}, {"criterion": "lac"}, {"sizes": (5, 8), "kinds": ("haar", "lbp")}])
 def test_positives_are_expected_to_score_what_those_of_the_training_do(options):
-    trained, (X, _) = base(**options), samples()
+    trained, (X, _) = base(**options).model, samples()
     assert all(stage.positive.n == len(X) for stage in trained.stages)
     scored = range(trained.cascade.first_scoring, len(trained.stages))
     scores = np.sum([margins(trained, X, number) for number in scored], axis=0)
@@ -41,7 +41,7 @@ def test_positives_are_expected_to_score_what_those_of_the_training_do(options):
 
 @pytest.mark.parametrize("options", [{}, {"criterion": "lac"}])
 def test_negatives_are_expected_to_score_what_a_gaussian_like_them_does_where_it_passes(options):
-    trained, (_, X) = base(**options), samples()
+    trained, (_, X) = base(**options).model, samples()
     expected = 0.0
     for number in range(len(trained.stages)):
         assert len(X) == trained.stages[number].negative.n
@@ -53,9 +53,9 @@ def test_negatives_are_expected_to_score_what_a_gaussian_like_them_does_where_it
 
 
 def test_a_stage_of_fixed_weights_is_expected_to_add_a_deviation_of_coins():
-    trained = mixed_detector().base
+    trained = mixed_detector().base.model
     assert trained.cascade.first_scoring == 1
-    learns = expected_scores(DetectorBase(WINDOW, (trained.stages[1],), trained.min_sigma))
+    learns = expected_scores(CascadeModel(WINDOW, (trained.stages[1],), trained.min_sigma))
     coins = np.random.default_rng(0).integers(0, 2, (400_000, len(trained.stages[2])))
     deviation = (coins @ trained.stages[2].coef).std()
     scores = expected_scores(trained)
@@ -64,17 +64,18 @@ def test_a_stage_of_fixed_weights_is_expected_to_add_a_deviation_of_coins():
 
 
 def test_without_spread_scores_are_numbers():
-    first = base().stages[0]
+    first = base().model.stages[0]
     none = replace(first.negative, s=0 * first.negative.s, C=0 * first.negative.C)
-    scores = expected_scores(DetectorBase(WINDOW, (replace(first, negative=none),)))
+    scores = expected_scores(CascadeModel(WINDOW, (replace(first, negative=none),)))
     assert 0 <= scores.negative < 1e-3 * scores.positive
 
 
 def test_learn_min_score_comes_from_the_base_and_learning_does_not_change_it(tmp_path):
     self_training = SelfTraining(every=1, share=0.05, guarded=False)
     tracker = Tracker(bull_finder(), learn=True, self_training=self_training)
-    learn_min_score, scores = tracker.learn_min_score, expected_scores(tracker.detector.base)
-    assert 0 < scores.negative < learn_min_score == scores.between(0.4) < scores.positive
+    learn_min_score, scores = tracker.learn_min_score, expected_scores(tracker.detector.base.model)
+    expected = scores.negative + 0.4 * (scores.positive - scores.negative)
+    assert 0 < scores.negative < learn_min_score == expected < scores.positive
     while not tracker.detector.n_examples[0]:
         tracker.update(bull_scene(tracker.number))
     assert tracker.weight_change > 0

@@ -93,7 +93,7 @@ def test_corrections_of_others_stay_and_reach_the_running_tracker(shared):
     run(tracker, file, range(2, 8))
     saved = whet.load(shared)
     assert ids(new) <= ids(saved.records)
-    assert saved.delta.counts[0][0] == 1 + sum(record.weight for record in tracker.kept if record.is_object)
+    assert saved.only.total.counts[0][0] == 1 + sum(record.weight for record in tracker.kept if record.is_object)
     assert content(saved) == content(tracker.detector)
 
 

@@ -7,13 +7,16 @@ from tests.detectors import bull_finder, bull_scene, content
 
 import whet
 from whet.errors import VideoError
-from whet.io.detections import FIELDS, FrameLines
+from whet.io.detection_files import FrameLines
 from whet.io.video import VideoFrame
 from whet.tracking.self_training import SelfTraining
 from whet.tracking.session import SavedModel, Session, frame_row
 from whet.tracking.tracker import Tracker
 
 EAGER = SelfTraining(learn_min_score=-np.inf, every=1, share=0.01, guarded=False)
+
+FIELDS = {"frame", "seconds", "tracked", "score", "accepted", "boxes", "scores"}
+FIELDS |= {"learned", "rolled_back", "weight_change"}
 
 
 def frames(images):

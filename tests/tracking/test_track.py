@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from tests.cascades import random_cascade, textured, windows_of
+from tests.cascades import model_of, random_cascade, textured, windows_of
 from tests.detectors import BULL, bull_finder, bull_scene
 
-from whet.cascade.boxes import box_iou
-from whet.cascade.pyramid import Pyramid
+from whet.images.boxes import box_iou
+from whet.images.pyramid import Pyramid
 from whet.tracking.next_frame import MotionPrior, scan_near, track
 
 WINDOW = (9, 9)
@@ -12,11 +12,11 @@ WINDOW = (9, 9)
 
 def near(cascade, image, box, reach, steps):
     pyramid = Pyramid.from_image(image, cascade.window)
-    return scan_near(cascade, pyramid, box, reach=reach, max_ratio=1.2**steps)
+    return scan_near(model_of(cascade), pyramid, box, reach=reach, max_ratio=1.2**steps)
 
 
-def tracked(cascade, image, last=None, **prior):
-    return track(cascade, Pyramid.from_image(image, cascade.window), last, MotionPrior(**prior))
+def tracked(corrected, image, last=None, **prior):
+    return track(corrected, Pyramid.from_image(image, corrected.model.window), last, MotionPrior(**prior))
 
 
 def later_margins(cascade, patch):
@@ -55,24 +55,24 @@ def test_a_box_at_the_edge_has_windows_within_the_image(rng):
 
 def test_the_tracker_stays_with_its_object_where_another_scores_higher():
     """The larger bull is at (120, 70); a track that began at the small one stays there."""
-    cascade, image = bull_finder().cascade, bull_scene()
-    best = tracked(cascade, image)
+    corrected, image = bull_finder().only.corrected, bull_scene()
+    best = tracked(corrected, image)
     other = best.box[None] if box_iou(best.box[None], BULL)[0, 0] < 0.5 else None
-    assert box_iou(tracked(cascade, image, BULL[0]).box[None], BULL)[0, 0] > 0.5
-    free = tracked(cascade, image, BULL[0], most=0.0)  # no distance costs anything
+    assert box_iou(tracked(corrected, image, BULL[0]).box[None], BULL)[0, 0] > 0.5
+    free = tracked(corrected, image, BULL[0], most=0.0)  # no distance costs anything
     assert other is None or box_iou(free.box[None], other)[0, 0] > 0.5
 
 
 def test_nothing_ever_detected_is_no_track():
-    assert tracked(bull_finder().cascade, np.full((60, 60), 80, np.uint8)) is None
+    assert tracked(bull_finder().only.corrected, np.full((60, 60), 80, np.uint8)) is None
 
 
 def test_an_object_that_is_no_longer_accepted_is_still_tracked():
-    cascade, image = bull_finder().cascade, bull_scene()
-    first = tracked(cascade, image)
+    corrected, image = bull_finder().only.corrected, bull_scene()
+    first = tracked(corrected, image)
     assert first.accepted
     faint = (0.12 * (image.astype(float) - 128) + 128).astype(np.uint8)
     faint = faint + np.random.default_rng(0).integers(0, 12, faint.shape).astype(np.uint8)
-    second = tracked(cascade, faint, first.box)
+    second = tracked(corrected, faint, first.box)
     if second is not None:  # contrast may be too little for any window
         assert box_iou(first.box[None], second.box[None])[0, 0] > 0.3

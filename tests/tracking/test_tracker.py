@@ -8,11 +8,11 @@ import pytest
 from tests.detectors import bull_finder, bull_scene, content
 from tests.tracking.guarded import guarded_finder
 
-from whet.cascade.boxes import box_iou
-from whet.cascade.detections import FiredWindows
-from whet.cascade.pyramid import Pyramid, WindowIndex
-from whet.detector.records import image_hash
+from whet.corrections.records import image_hash
 from whet.errors import CannotLearnError
+from whet.images.boxes import box_iou
+from whet.images.detections import FiredWindows
+from whet.images.pyramid import Pyramid, WindowIndex
 from whet.tracking.next_frame import Track
 from whet.tracking.self_training import TRACKED, SelfTraining, health_of, weight_change
 from whet.tracking.tracker import Tracker
@@ -87,7 +87,7 @@ def test_what_is_learned_is_a_record_of_the_detector():
     assert record.image == image_hash(bull_scene())
     by_hand = bull_finder()
     by_hand.learn_patches(Pyramid.from_image(bull_scene(), (12, 12)).patches(record.index), True, record.weight)
-    for ours, theirs in zip(tracker.detector.delta.stages, by_hand.delta.stages, strict=True):
+    for ours, theirs in zip(tracker.detector.only.total.stages, by_hand.only.total.stages, strict=True):
         np.testing.assert_array_equal(ours[0].C, theirs[0].C)
 
 
@@ -164,7 +164,7 @@ def test_kept_updates_and_weights_stay_bounded_over_a_long_stream():
         tracker.update(np.roll(bull_scene(), number, axis=1))
         counts.append((len(tracker._learned), tracker.detector.n_examples[0]))
     assert counts[-1] == counts[10] == (5, 5 * EAGER.weight(tracker.detector))
-    assert all(np.isfinite(stage.coef).all() for stage in tracker.detector.cascade.stages)
+    assert all(np.isfinite(stage.coef).all() for stage in tracker.detector.model.cascade.stages)
 
 
 def test_the_state_of_a_tracker_is_no_argument_of_its_constructor():
@@ -179,8 +179,10 @@ def test_a_detector_that_cannot_learn_is_refused_at_once():
 
     from whet.detector.base import DetectorBase
     from whet.detector.detector import Detector
+    from whet.models.gslda.cascade_model import CascadeModel
 
-    fixed = Detector(DetectorBase(WINDOW, (random_stage("haar", WINDOW, 4, np.random.default_rng(0)),)))
+    stage = random_stage("haar", WINDOW, 4, np.random.default_rng(0))
+    fixed = Detector.from_base(DetectorBase(CascadeModel(WINDOW, (stage,))))
     Tracker(fixed)
     with pytest.raises(CannotLearnError, match="no stage has statistics"):
         Tracker(fixed, learn=True)

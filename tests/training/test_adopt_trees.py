@@ -9,16 +9,16 @@ from PIL import Image
 from tests.cascades import textured, windows_of
 from tests.opencv_files import shortened
 
-from whet.cascade.cascade import Cascade
 from whet.detector.detector import Detector
 from whet.detector.storage import load
 from whet.errors import CannotExportError
-from whet.features.integral import IntegralStack
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.integral import IntegralStack
 from whet.opencv import CascadeClassifier
-from whet.opencv.cascade import stages_of
-from whet.opencv.xml import read_opencv
+from whet.opencv.tree_cascade import stages_of
+from whet.opencv.xml_reader import read_opencv
 from whet.training.adopt import FEW_OBJECTS, adopt_patches
-from whet.training.data import FewPositivesWarning
+from whet.training.families import FewPositivesWarning
 
 cv2 = pytest.importorskip("cv2")
 
@@ -58,7 +58,7 @@ def adopted(case):
 
 def test_counts_are_those_of_the_responses_leaf_by_leaf(case, adopted):
     positives = objects(case[0], 50)
-    for stage in adopted.base.stages:
+    for stage in adopted.model.stages:
         answers = stage.respond(IntegralStack.from_patches(positives)).astype(int)
         assert (answers @ answers.T >= stage.statistics[0].C).all()  # some are held out
         assert stage.statistics[0].n < len(positives)
@@ -95,5 +95,5 @@ def check_in_opencv(detector, path, image, patches):
     assert found[0] == found[1]
     patches = np.concatenate([patches, windows_of(image, detector.window, 4)[0]])
     accepted = [len(theirs.detectMultiScale(np.ascontiguousarray(patch), 1.1, 0)) == 1 for patch in patches]
-    np.testing.assert_array_equal(detector.cascade.accepts(patches), accepted)
+    np.testing.assert_array_equal(detector.model.cascade.accepts(patches), accepted)
     assert 0 < sum(accepted) < len(accepted)

@@ -6,16 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
-from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, write_images
+from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, train_cascade, write_images
 from tests.detectors import bull_finder
 
-from whet._kernels.workers import Threads
 from whet.errors import CannotSeparateError, MemoryBudgetError, TrainingDataError, UnreadableImageError, WhetError
-from whet.training.cascade import train_cascade
-from whet.training.data import FewPositivesWarning
-from whet.training.negatives import SkippedImagesWarning
+from whet.parallel.workers import Threads
+from whet.training.backgrounds import SkippedImagesWarning
+from whet.training.families import FewPositivesWarning
+from whet.training.gslda import grey_backgrounds
 from whet.training.progress import StopReason
-from whet.training.train import set_points
+from whet.training.validation import ScannedImages
 
 ONE_STAGE = replace(CONFIG, max_stages=1)
 
@@ -158,8 +158,12 @@ def test_every_error_here_is_whets_own():
 
 
 def test_held_out_images_that_are_gone_at_the_end_are_named(images, tmp_path):
-    gone = [tmp_path / "gone.png", tmp_path / "lost.png"]
+    gone, model = [tmp_path / "gone.png", tmp_path / "lost.png"], bull_finder().model
+
+    def source(paths):
+        return grey_backgrounds(paths, model.window, workers=Threads(1))
+
     with pytest.warns(SkippedImagesWarning, match=r"1 of 2 held-out images cannot be read.*gone\.png"):
-        assert set_points(bull_finder(), [images[0], gone[0]], {}, Threads(1))[0] == 1
+        assert len(ScannedImages.from_backgrounds(source([images[0], gone[0]]), model).readable) == 1
     with pytest.raises(UnreadableImageError, match=r"2 of 2 held-out images cannot be read.*--resume"):
-        set_points(bull_finder(), gone, {}, Threads(1))
+        ScannedImages.from_backgrounds(source(gone), model)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from whet.training.boosting import boost, draw_features
+from whet.models.channels.fitting import boost, draw_features
 
 
 def test_samples_that_every_tree_tells_apart_keep_weights_that_are_numbers():

@@ -1,26 +1,26 @@
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from PIL import Image
-from tests.crosses import CONFIG, WINDOW, write_images
+from tests.crosses import CONFIG, WINDOW, train_cascade, write_images
 from tests.crosses import crosses as objects
 from tests.crosses import pool as pool_of_crosses
 
-from whet._kernels.workers import Threads
-from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import Pyramid
 from whet.errors import CheckpointError, TrainingDataError
 from whet.evaluation.curves import rate_interval
-from whet.features.haar import HaarPool
-from whet.features.lbp import BlockPatternPool
-from whet.training.cascade import train_cascade
-from whet.training.data import split_images, split_in_runs
-from whet.training.mining import Miner
-from whet.training.negatives import SkippedImagesWarning
-from whet.training.progress import StageFinished
-from whet.training.stage import Boosting, train_stage
+from whet.images.pyramid import Pyramid
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.fitting import Boosting, train_stage
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.lbp import BlockPatternPool
+from whet.parallel.workers import Threads
+from whet.training.backgrounds import SkippedImagesWarning
+from whet.training.gslda import grey_backgrounds, prepare_patches
+from whet.training.preparation import split_images, split_in_runs
+from whet.training.progress import FitFinished
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def trained(pool, images, config):
     events = []
     positives = objects(500, np.random.default_rng(1))
     trained = train_cascade(pool, positives, images, config, events.append)
-    return *trained, [event for event in events if isinstance(event, StageFinished)]
+    return *trained, [event for event in events if isinstance(event, FitFinished)]
 
 
 def test_each_stage_lets_fewer_negatives_through(trained):
@@ -57,9 +57,9 @@ def test_each_stage_lets_fewer_negatives_through(trained):
 def test_the_goal_holds_on_what_was_kept_apart(trained, config):
     _, _, _, events = trained
     for progress in events:
-        assert progress.detection_rate >= 0.97
-        assert progress.false_positive_rate <= 0.4 or len(progress.node) == config.stage_size(
-            len(progress.cascade.stages) - 1
+        assert progress.rates[0] >= 0.97
+        assert progress.rates[1] <= 0.4 or len(progress.model.stages[-1]) == config.stage_size(
+            len(progress.model.stages) - 1
         )
 
 
@@ -73,7 +73,7 @@ def test_new_objects_are_found_and_noise_is_not(trained):
 def test_mined_negatives_are_accepted_by_all_stages_before(trained):
     *_, events = trained
     for before, after in pairwise(events):
-        assert before.cascade.accepts(after.mined.patches).all()
+        assert before.model.cascade.accepts(after.samples.negatives.windows).all()
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -111,7 +111,7 @@ def test_it_says_when_the_rate_is_reached_and_when_the_images_run_out(pool, imag
 def first_stage(pool):
     rng = np.random.default_rng(1)
     patches = np.concatenate([objects(200, rng), rng.integers(0, 256, (200, *WINDOW), dtype=np.uint8)])
-    return Cascade(WINDOW, (train_stage(pool, patches, np.arange(400) < 200, 2).run(),))
+    return CascadeModel(WINDOW, (train_stage(pool, patches, np.arange(400) < 200, 2).run(),))
 
 
 def windows_of(path):
@@ -123,39 +123,35 @@ def windows_of(path):
     }
 
 
-def test_a_miner_looks_at_every_other_window_if_asked(pool, images):
-    every, other = (
-        Miner(images[:2], WINDOW, step=step, max_per_image=10**6).mine(first_stage(pool), 10**6, 1) for step in (1, 2)
-    )
-    assert 0 < other.n_tested < every.n_tested / 3
-    assert {patch.tobytes() for patch in other.patches} < {patch.tobytes() for patch in every.patches}
-
-
-def test_a_miner_gives_accepted_windows_and_each_only_once(pool, images):
-    cascade = first_stage(pool)
-    miner = Miner(images[:2], WINDOW, max_per_image=10**6)
-    first, second = miner.mine(cascade, 200, 1), miner.mine(cascade, 10**9, 2)
-    assert len(first.patches) == 200
+def test_mining_gives_accepted_windows_and_each_only_once(pool, images):
+    model, source = first_stage(pool), grey_backgrounds(images[:2], WINDOW)
+    first = source.mine(model, 200, turn=1, most=10**6)
+    second = source.mine(model, 10**9, turn=2, most=10**6, used=first.places)
+    windows = [source.windows(mined.places) for mined in (first, second)]
+    assert len(windows[0]) == 200
     assert second.is_exhausted
-    assert cascade.accepts(np.concatenate([first.patches, second.patches])).all()
-    assert len(first.patches) + len(second.patches) == second.n_accepted
+    assert model.cascade.accepts(np.concatenate(windows)).all()
+    assert len(windows[0]) + len(windows[1]) == second.n_accepted
     everywhere = windows_of(images[0]) | windows_of(images[1])
-    assert {patch.tobytes() for patch in second.patches} <= everywhere
-    assert not len(miner.mine(cascade, 10, 3).patches)
+    assert {window.tobytes() for window in windows[1]} <= everywhere
+    used = np.concatenate([first.places, second.places])
+    assert not len(source.mine(model, 10, turn=3, used=used).places)
 
 
 def test_one_image_does_not_become_the_training_set(pool, images):
-    mined = Miner(images, WINDOW, max_per_image=7).mine(first_stage(pool), 50, 1)
-    assert len(mined.patches) == 50
+    mined = grey_backgrounds(images, WINDOW).mine(first_stage(pool), 50, turn=1, most=7)
+    assert len(mined.places) == 50
     assert mined.n_images == 8
 
 
-def test_an_image_that_cannot_be_read_is_skipped_once(pool, images, tmp_path):
+def test_an_image_that_cannot_be_read_is_named_once(pool, images, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no image")
-    miner = Miner([*images[:2], tmp_path / "broken.png"], WINDOW)
+    source = grey_backgrounds([*images[:2], tmp_path / "broken.png"], WINDOW)
     with pytest.warns(SkippedImagesWarning, match=r"broken\.png"):
-        miner.mine(first_stage(pool), 10**6, 1)
-    assert miner.mine(first_stage(pool), 10**6, 2).n_images == 2
+        source.mine(first_stage(pool), 10**6, turn=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert source.mine(first_stage(pool), 10**6, turn=2).n_images == 2
 
 
 def test_runs_of_neighbours_stay_on_one_side():
@@ -195,6 +191,13 @@ def test_stages_take_turns_between_families(pool, images, config):
         train_cascade([], positives, images, config)
 
 
+def test_the_memory_is_that_of_the_largest_family_as_stages_take_turns(pool, images, config):
+    patterns = BlockPatternPool.from_window(WINDOW)
+    positives = objects(300, np.random.default_rng(1))
+    memory = [prepare_patches(pools, positives, images, config).memory for pools in (pool, patterns, [pool, patterns])]
+    assert memory[2] == max(memory[:2])
+
+
 def test_a_checkpoint_of_other_families_is_refused(pool, images, config, tmp_path):
     positives, file = objects(300, np.random.default_rng(1)), tmp_path / "checkpoint"
     patterns = BlockPatternPool.from_window(WINDOW)
@@ -213,14 +216,15 @@ def test_the_least_contrast_is_a_setting(pool, images, config):
 
 
 def test_copies_of_one_object_do_not_make_an_interval_narrower():
-    from whet.training.cascade import _detection_interval
+    from whet.training.gslda import _detection_interval
 
     once = np.arange(40) != 3
     copied, groups = np.repeat(once, 10), np.repeat(np.arange(40), 10)
-    assert _detection_interval(copied, groups) == pytest.approx(_detection_interval(once, None), abs=0.02)
+    alone = np.arange(400)
+    assert _detection_interval(copied, groups) == pytest.approx(_detection_interval(once, alone[:40]), abs=0.02)
     all_ten = np.ones(400, np.bool_)
-    assert _detection_interval(all_ten, groups) == _detection_interval(np.ones(40, np.bool_), None)
-    assert _detection_interval(all_ten, None)[0] > _detection_interval(all_ten, groups)[0]
+    assert _detection_interval(all_ten, groups) == _detection_interval(np.ones(40, np.bool_), alone[:40])
+    assert _detection_interval(all_ten, alone)[0] > _detection_interval(all_ten, groups)[0]
 
 
 def _smallest(pool):
@@ -232,7 +236,7 @@ def test_features_that_tell_nothing_leave_their_turn_to_the_others(pool, images,
     positives = objects(300, np.random.default_rng(1))
     events = []
     cascade, *_ = train_cascade([blind, pool], positives, images, replace(config, max_stages=2), events.append)
-    finished = [event for event in events if isinstance(event, StageFinished)]
+    finished = [event for event in events if isinstance(event, FitFinished)]
     assert len(cascade.stages) == 2
-    assert all(event.false_positive_rate < 0.6 for event in finished)
+    assert all(event.rates[1] < 0.6 for event in finished)
     assert all(stage.features.width.max() > 2 for stage in cascade.stages)

@@ -11,25 +11,29 @@ from PIL import Image
 from tests.drawn_sets import van_set
 from tests.training.test_checkpoint import StoppedError, stop_at
 
-from whet._kernels.workers import Threads
-from whet.cascade.boxes import box_iou
-from whet.cascade.cascade import Cascade
-from whet.detector.reference import GUARD_POSITIVE, POSITIVE
+from whet.corrections.reference import GUARD_POSITIVE, POSITIVE
 from whet.errors import CheckpointError, TrainingDataError, UnreadableImageError
 from whet.evaluation.runs import evaluate
-from whet.io.images import as_rgb
-from whet.training import channel_samples
-from whet.training.boosting import BoostedTrees, boost, draw_features, heavy_samples
-from whet.training.channel_samples import Backgrounds
-from whet.training.channel_training import _Training, rejection_of_accepted
-from whet.training.channel_validation import Apart, carried_over
-from whet.training.channel_window import ChannelWindow
-from whet.training.checkpoint import Checkpoint
+from whet.images.boxes import box_iou
+from whet.io.image_files import as_rgb
+from whet.models.channels.fitting import (
+    BoostedTrees,
+    boost,
+    carried_over,
+    draw_features,
+    heavy_samples,
+    rejection_of_accepted,
+)
+from whet.parallel.workers import Threads
+from whet.training import families
+from whet.training.backgrounds import Backgrounds, SkippedImagesWarning
 from whet.training.config import TrainingConfig
-from whet.training.negatives import SkippedImagesWarning
+from whet.training.loop import Training
 from whet.training.preparation import prepare
-from whet.training.progress import Mining, RoundFinished, RoundStarted, StepStarted, StopReason
+from whet.training.progress import FitFinished, FitStarted, Mining, StepStarted, StopReason
 from whet.training.train import train_prepared
+from whet.training.unseen import HeldOutPlaces
+from whet.training.windows import cell_window
 
 pytestmark = pytest.mark.filterwarnings("ignore:fewer than 200 different objects")
 QUICK = {"trees": 64, "negatives_per_round": 400, "copies_per_object": 3}
@@ -64,14 +68,14 @@ def test_objects_of_other_images_are_found(trained, tmp_path):
 
 
 def test_every_step_after_the_last_round_is_announced(trained, events):
-    last = max(number for number, event in enumerate(events) if isinstance(event, RoundFinished))
+    last = max(number for number, event in enumerate(events) if isinstance(event, FitFinished))
     steps = [event for event in events if isinstance(event, StepStarted)]
     assert [event.name.split()[0] for event in steps] == [
-        *("cross-validation", "rejection", "learning", "detection", "reference", "operating")
+        *("cross-validation", "rejection", "learning", "detection", "reference")
     ]
     assert events.index(steps[0]) > last
     assert [event.seconds for event in events] == sorted(event.seconds for event in events)
-    assert str(steps[-1]).endswith("] operating points")
+    assert str(steps[-1]).endswith("operating points")
     assert trained.result.seconds >= steps[-1].seconds
     assert trained.result.stop_reason is StopReason.ALL_TREES
 
@@ -85,7 +89,7 @@ def test_threads_do_not_change_the_detector(prepared, trained):
 def test_an_interrupted_training_ends_with_the_same_detector(prepared, trained, tmp_path):
     file = tmp_path / "vans.checkpoint"
     for moment in (
-        lambda event: isinstance(event, RoundStarted) and event.stage == 0,
+        lambda event: isinstance(event, FitStarted) and event.stage == 0,
         lambda event: isinstance(event, Mining) and event.stage == 2,
     ):
         with pytest.raises(StoppedError):
@@ -95,14 +99,14 @@ def test_an_interrupted_training_ends_with_the_same_detector(prepared, trained, 
     assert resumed.detector.base_id == trained.detector.base_id
     assert resumed.detector.operating_points == trained.detector.operating_points
     assert "resumed" in str(seen[0])
-    assert [event.stage for event in seen if isinstance(event, RoundFinished)] == [1, 2, 3]
+    assert [event.stage for event in seen if isinstance(event, FitFinished)] == [2, 3]
 
 
 @pytest.mark.slow
 def test_a_checkpoint_of_other_settings_is_refused(prepared, folder, tmp_path):
     file = tmp_path / "vans.checkpoint"
     with pytest.raises(StoppedError):
-        train_prepared(prepared, stop_at(lambda event: isinstance(event, RoundStarted)), checkpoint=file)
+        train_prepared(prepared, stop_at(lambda event: isinstance(event, FitStarted)), checkpoint=file)
     other = prepare(TrainingConfig(folder / "vans.csv", [folder / "textures"], **(QUICK | {"trees": 32})))
     with pytest.raises(CheckpointError, match="trees is 32"):
         train_prepared(other, checkpoint=file)
@@ -112,42 +116,45 @@ def test_the_result_has_rates_on_what_was_not_trained_on(trained, prepared):
     result = trained.result
     assert 0.5 < result.detection_rate <= 1
     assert 0 <= result.false_positive_rate < 0.05
-    assert result.n_images == len(prepared.held_out_images) == trained.n_images
+    assert result.n_images == len(prepared.held_out_images) == trained.points.n_images
     assert not set(prepared.training_images) & set(prepared.held_out_images)
 
 
-def test_held_out_images_supply_negatives_beside_objects_and_no_others(prepared):
-    training = _Training(prepared, lambda _: None, Checkpoint(None, {}), Threads(2))
+@pytest.fixture(scope="module")
+def training(prepared):
+    """A training as it is at its end."""
+    training = Training(prepared, workers=Threads(2))
     training.run()
-    beside = training.sides[1].places
+    return training
+
+
+def test_held_out_images_supply_negatives_beside_objects_and_no_others(training):
+    beside = training.samples.held_out_negatives.places
     assert len(beside)
     assert not training.held_out.is_apart(beside).any()
-    assert training.negatives.shape[1] == len(training.sides[0].places) + len(beside)
-    (stage,) = training.state.stages
-    judged = Apart.from_images(training.held_out, stage).places
+    assert len(training.samples.all_negatives) == len(training.samples.negatives) + len(beside)
+    judged = HeldOutPlaces.from_images(training.held_out, training.model).places
     assert not {tuple(row) for row in beside.tolist()} & {tuple(row) for row in judged.tolist()}
 
 
-def test_the_best_places_beside_boxes_come_first(prepared):
-    training = _Training(prepared, lambda _: None, Checkpoint(None, {}), Threads(2))
-    training.run()
-    cascade = Cascade(prepared.choice.window, (training.state.stages[0],))
-    places, scores = training.held_out.accepted(cascade)
-    beside = ~training.held_out.is_apart(places)
+def test_the_best_places_beside_boxes_come_first(training):
+    held_out = training.held_out
+    places, scores = held_out.accepted(training.model, np.arange(len(held_out.images)))
+    beside = ~held_out.is_apart(places)
     assert beside.any()
     ranked = places[beside][np.argsort(-scores[beside], kind="stable")]
     for n in (1, 3, len(ranked)):
-        found = training.held_out.beside(cascade, n)
-        assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, ranked[:n].tolist()))
+        best = held_out.beside(training.model, n)
+        assert sorted(map(tuple, best.tolist())) == sorted(map(tuple, ranked[:n].tolist()))
 
 
 def test_objects_that_judge_corrections_do_not_guard_them(trained):
-    reference = trained.detector.base.reference
+    reference = trained.detector.only.base.reference
     items = {part: set(reference.item[reference.part == part].tolist()) for part in range(4)}
     assert items[GUARD_POSITIVE]
     assert items[POSITIVE]
     assert not items[GUARD_POSITIVE] & items[POSITIVE]
-    assert reference.n_images == trained.n_images
+    assert reference.n_images == trained.points.n_images
 
 
 @pytest.mark.slow
@@ -182,7 +189,7 @@ def test_a_set_of_two_images_is_trained(tmp_path):
 
 
 def test_negatives_lie_outside_of_the_boxes(prepared):
-    images = prepared.backgrounds(prepared.training_images, Threads(1))
+    images = prepared.backgrounds(held_out=False, workers=Threads(1))
     places = images.random(200, [0])
     for number in np.unique(places[:, 0]).tolist():
         pyramid = images.held[number].pyramid()
@@ -194,7 +201,7 @@ def test_negatives_lie_outside_of_the_boxes(prepared):
 def few_backgrounds(prepared, folder, workers):
     """Some images, and places in them; nothing is kept of the images, and one of them is gone after that."""
     paths = [Path(shutil.copy(path, folder)) for path in prepared.training_images[:4]]
-    images = Backgrounds(paths, prepared.choice, max_memory=0, workers=workers)
+    images = Backgrounds(paths, prepared.family, prepared.choice, max_memory=0, workers=workers)
     places = images.random(40, [0])
     assert set(places[:, 0].tolist()) == set(range(4))
     paths[1].unlink()
@@ -203,13 +210,13 @@ def few_backgrounds(prepared, folder, workers):
 
 def test_an_image_that_cannot_be_read_again_gives_no_samples(prepared, tmp_path):
     images, places = few_backgrounds(prepared, tmp_path, Threads(2))
-    for attempt in (images.cells, images.is_apart):
+    for attempt in (images.windows, images.is_apart):
         with pytest.raises(UnreadableImageError, match=rf"{images.images[1].name}.*no such file.*--resume"):
             attempt(places)
         assert len(attempt(places[places[:, 0] != 1]))
     Image.new("L", (8, 8)).save(images.images[1])
     with pytest.raises(UnreadableImageError, match="smaller"):
-        images.cells(places)
+        images.windows(places)
 
 
 def test_an_image_that_is_not_mined_is_named_once(prepared, trained, tmp_path):
@@ -218,9 +225,11 @@ def test_an_image_that_is_not_mined_is_named_once(prepared, trained, tmp_path):
         again = images.random(40, [0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        images.mine(trained.detector.cascade, 10)
-        images.accepted(trained.detector.cascade)
-    np.testing.assert_array_equal(again, places[places[:, 0] != 1])
+        images.mine(trained.detector.model, 10)
+        images.accepted(trained.detector.model, np.arange(4))
+    assert set(again[:, 0].tolist()) == {0, 2, 3}
+    assert len(again) >= 40
+    assert set(map(tuple, places[places[:, 0] != 1].tolist())) < set(map(tuple, again.tolist()))
 
 
 @pytest.mark.slow
@@ -237,7 +246,7 @@ def test_a_training_in_which_a_read_fails_is_resumed_to_the_same_detector(prepar
         if isinstance(event, Mining) and event.stage == 2 and event.n_images == len(prepared.training_images):
             fails.append("a.png did not answer")
 
-    monkeypatch.setattr(channel_samples, "as_rgb", read)
+    monkeypatch.setattr(families, "as_rgb", read)
     with pytest.raises(UnreadableImageError, match=r"a\.png did not answer.*--resume"):
         train_prepared(uncached, fail_after_mining, checkpoint=file, workers=Threads(1))
     resumed = train_prepared(uncached, checkpoint=file)
@@ -260,21 +269,21 @@ def test_too_few_objects_are_refused(tmp_path):
 
 
 def test_windows_are_whole_cells_around_the_object():
-    tall = ChannelWindow.from_boxes(np.array([[0.0, 0.0, 40.0, 120.0]] * 30))
+    tall = cell_window(np.array([[0.0, 0.0, 40.0, 120.0]] * 30))
     assert (tall.height % 4, tall.width % 4) == (0, 0)
     (box,) = tall.box_offset.boxes(tall.windows(np.array([[10.0, 20.0, 50.0, 140.0]])))
     assert box == pytest.approx([10.0, 20.0, 50.0, 140.0])
-    small = ChannelWindow.from_boxes(np.array([[0.0, 0.0, 12.0, 12.0]] * 30))
-    assert small.object_height == pytest.approx(24.0)
+    small = cell_window(np.array([[0.0, 0.0, 12.0, 12.0]] * 30))
+    assert small.object_size[0] == pytest.approx(24.0)
     assert small.min_size == pytest.approx(12.0)
 
 
 def test_boxes_that_the_window_does_not_fit_are_counted(rng):
     flat, tall = np.array([0.0, 0.0, 90.0, 40.0]), np.array([0.0, 0.0, 40.0, 90.0])
-    mixed = ChannelWindow.from_boxes(np.array([flat] * 30 + [tall] * 10))
+    mixed = cell_window(np.array([flat] * 30 + [tall] * 10))
     assert mixed.misfits == pytest.approx(0.25)
     assert "25% of the boxes" in str(mixed)
-    assert ChannelWindow.from_boxes(np.array([flat] * 40)).misfits == 0
+    assert cell_window(np.array([flat] * 40)).misfits == 0
     boxes = np.concatenate([np.zeros((50, 2)), rng.uniform(20, 100, (50, 2))], axis=1)
     pairs = zip(mixed.box_offset.boxes(mixed.windows(boxes)), boxes, strict=True)
     expected = [float(box_iou(found[None], box[None])[0, 0]) for found, box in pairs]
@@ -282,9 +291,9 @@ def test_boxes_that_the_window_does_not_fit_are_counted(rng):
 
 
 def test_a_window_of_ones_own_is_rounded_to_cells():
-    chosen = ChannelWindow.from_boxes(np.array([[0.0, 0.0, 40.0, 80.0]] * 30), window=(98, 50))
+    chosen = cell_window(np.array([[0.0, 0.0, 40.0, 80.0]] * 30), window=(98, 50))
     assert chosen.window == (96, 48)
-    assert chosen.object_height <= 96
+    assert chosen.object_size[0] <= 96
 
 
 def test_boosting_lowers_the_error_of_the_classes():

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from tests.drawn_sets import van_set
 
-from whet._kernels.workers import Threads
 from whet.io.annotations.formats import write_annotations
-from whet.training.channel_validation import FOLDS, Samples, cross_validate, learning_curve
+from whet.models.channels.fitting import FOLDS, TreeSamples, cross_validate
+from whet.parallel.workers import Threads
 from whet.training.config import TrainingConfig
 from whet.training.preparation import prepare
 from whet.training.train import train_prepared
+from whet.training.unseen import learning_curve
 
 QUICK = {"trees": 64, "negatives_per_round": 400, "copies_per_object": 3}
 
@@ -81,7 +82,8 @@ def toy_samples(n_objects, rng):
     positives[:8] = rng.integers(100, 256, (8, 3 * n_objects))
     negatives = rng.integers(0, 256, (64, 600), dtype=np.uint8)
     images = np.repeat(np.arange(20, dtype=np.int32), 30)
-    return Samples(positives, np.repeat(np.arange(n_objects), 3), negatives, images)
+    columns = np.concatenate([positives, negatives], axis=1)
+    return TreeSamples(columns, np.repeat(np.arange(n_objects), 3), images)
 
 
 def test_copies_of_an_object_are_in_one_fold(rng):

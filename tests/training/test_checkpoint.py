@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,18 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, write_images
-from tests.detectors import to_bytes
+from tests.crosses import CONFIG, WINDOW, crosses, detector_bytes, pool, positives, train_cascade, write_images
 
-from whet._kernels.workers import Threads
-from whet.detector.base import DetectorBase
-from whet.detector.detector import Detector
 from whet.errors import CheckpointError
-from whet.features.haar import HaarPool
-from whet.training.cascade import train_cascade
-from whet.training.checkpoint import CheckpointWarning
-from whet.training.progress import Mining, Resumed, StageFinished, WeakAdded
-from whet.training.stage import Boosting
+from whet.models.gslda.fitting import Boosting
+from whet.models.gslda.haar import HaarPool
+from whet.parallel.workers import Threads
+from whet.training.checkpoint import Checkpoint, CheckpointWarning
+from whet.training.gslda import prepare_patches
+from whet.training.progress import FitFinished, FitProgress, Mining, Resumed
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,10 +33,6 @@ class StoppedError(Exception):
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     return write_images(tmp_path_factory.mktemp("negatives"))
-
-
-def detector_bytes(nodes):
-    return to_bytes(Detector(DetectorBase(WINDOW, tuple(nodes))))
 
 
 def trained(images, config=CONFIG, callback=lambda _: None, **options):
@@ -101,10 +95,10 @@ def test_killed_between_writing_a_checkpoint_and_moving_it_into_place(images, tm
 @pytest.mark.parametrize(
     "moment",
     [
-        lambda event: isinstance(event, WeakAdded) and event.stage == 1,
+        lambda event: isinstance(event, FitProgress) and event.stage == 1,
         lambda event: isinstance(event, Mining) and event.stage == 2 and event.held_out,
         lambda event: isinstance(event, Mining) and event.stage == 2 and not event.held_out,
-        lambda event: isinstance(event, StageFinished) and event.stage == 1,
+        lambda event: isinstance(event, FitFinished) and event.stage == 1,
     ],
 )
 def test_stopped_in_every_phase(images, tmp_path, moment, learner):
@@ -118,7 +112,7 @@ def test_stopped_in_every_phase(images, tmp_path, moment, learner):
     assert (result.stop_reason, result.false_positive_rate) == (expected.stop_reason, expected.false_positive_rate)
     assert isinstance(events[0], Resumed)
     assert events[0].stage >= 1
-    assert [event.stage for event in events if isinstance(event, StageFinished)] == list(range(events[0].stage, 3))
+    assert [event.stage for event in events if isinstance(event, FitFinished)] == list(range(events[0].stage, 3))
 
 
 def test_a_resumed_stage_learns_as_a_trained_one(images, tmp_path):
@@ -181,8 +175,6 @@ def test_a_checkpoint_of_another_training_is_refused_and_says_what_differs(image
 
 
 def test_a_folder_of_images_may_move(images, checkpoint, tmp_path):
-    import shutil
-
     moved = [Path(shutil.copy(path, tmp_path)) for path in images]
     events = []
     trained(moved, replace(CONFIG, max_stages=1), events.append, checkpoint=checkpoint)
@@ -196,6 +188,17 @@ def test_a_damaged_checkpoint_says_so(images, checkpoint, tmp_path, damage):
     path = tmp_path / "damaged"
     path.write_bytes({"cut": data[:-200], "flipped": data, "empty": b"", "text": b"not a checkpoint" * 99}[damage])
     with pytest.raises(CheckpointError, match=r"damaged .*delete it to start again"):
+        trained(images, checkpoint=path)
+
+
+@pytest.mark.parametrize("notes", [{}, {"weak_stages": []}, {"weak_stages": [], "stalled": None, "more": 1}])
+def test_a_checkpoint_with_other_notes_is_refused(images, checkpoint, notes, tmp_path):
+    path = Path(shutil.copy(checkpoint, tmp_path))
+    file = Checkpoint(path, prepare_patches(pool(), positives(), images, CONFIG).fingerprint())
+    state = file.load(["weak_stages", "stalled"])
+    state.notes = notes
+    file.save(state)
+    with pytest.raises(CheckpointError, match=r"damaged .*notes.*delete it to start again"):
         trained(images, checkpoint=path)
 
 
@@ -220,7 +223,7 @@ def test_a_full_disk_later_loses_the_net_but_not_the_training(images, tmp_path):
     checkpoint, config = tmp_path / "checkpoint", replace(CONFIG, max_stages=2)
 
     def fill_the_disk(event):
-        if isinstance(event, WeakAdded):
+        if isinstance(event, FitProgress):
             resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
 
     try:

@@ -4,43 +4,27 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
-from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, write_images
-from tests.detectors import to_bytes
+from tests.crosses import CONFIG, WINDOW, crosses, detector_bytes, pool, positives, train_cascade, write_images
 from tests.io.annotations.sets import image
 
-from whet.cascade.boxes import intersection_over_first
-from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import Pyramid, level_at
-from whet.detector.base import DetectorBase
-from whet.detector.detector import Detector
-from whet.errors import CheckpointError
+from whet.errors import CheckpointError, TrainingDataError
 from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import truths_of
-from whet.features.haar import HaarPool
+from whet.images.boxes import intersection_over_first
+from whet.images.pyramid import Pyramid
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.formats import read_annotations
-from whet.training.cascade import train_cascade
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.fitting import train_stage
+from whet.models.gslda.haar import HaarPool
+from whet.training.backgrounds import backgrounds_of
+from whet.training.gslda import grey_backgrounds, prepare_patches
 from whet.training.learning import false_positives
-from whet.training.mining import Miner
-from whet.training.negatives import MOST_OVERLAP, backgrounds_of, excluded_places, random_windows, windows_of_images
-from whet.training.stage import train_stage
+from whet.training.loop import Training
+from whet.training.validation import ScannedImages
 
-side = st.floats(0, 60)
-
-
-@given(st.lists(st.tuples(side, side, st.floats(0.5, 40), st.floats(0.5, 40)), max_size=4), st.floats(1, 2.5))
-def test_a_place_is_excluded_where_a_box_holds_enough_of_its_window(rows, scale):
-    """Against every window one by one."""
-    boxes = np.array([[x, y, x + w, y + h] for x, y, w, h in rows]).reshape(-1, 4)
-    level = level_at(np.zeros((50, 60), dtype=np.uint8), scale)
-    found = excluded_places(level, (8, 12), boxes)
-    y, x = (axis.reshape(-1) for axis in np.indices(found.shape))
-    shares = intersection_over_first(level.boxes(y, x, (8, 12)), boxes).max(axis=1, initial=0)
-    clear = abs(shares - MOST_OVERLAP) > 1e-9
-    assert ((shares > MOST_OVERLAP) == found.reshape(-1))[clear].all()
+EVERY = 10**6
 
 
 @pytest.fixture(scope="module")
@@ -62,47 +46,94 @@ def accepts_nearly_all():
     rng = np.random.default_rng(1)
     patches = np.concatenate([crosses(200, rng), rng.integers(0, 256, (200, *WINDOW), dtype=np.uint8)])
     features = HaarPool.from_window(WINDOW).sample(300, rng)
-    return Cascade(WINDOW, (train_stage(features, patches, np.arange(400) < 200, 2).run(),))
+    return CascadeModel(WINDOW, (train_stage(features, patches, np.arange(400) < 200, 2).run(),))
 
 
 def windows_outside(path, boxes):
+    """Every window of an image of which at most a fifth lies in a box."""
     grey = np.asarray(Image.open(path))
-    found = set()
+    outside = set()
     for level in Pyramid.from_image(grey, WINDOW).levels:
-        views = np.lib.stride_tricks.sliding_window_view(level.image, WINDOW)
-        free = ~excluded_places(level, WINDOW, boxes)
-        found |= {window.tobytes() for window in views[free]}
-    return found
+        windows = np.lib.stride_tricks.sliding_window_view(level.image, WINDOW)
+        y, x = (axis.ravel() for axis in np.indices(windows.shape[:2]))
+        share = intersection_over_first(level.boxes(y, x, WINDOW), boxes).max(axis=1, initial=0)
+        outside |= {window.tobytes() for window in windows[y, x][share <= 0.2]}
+    return outside
 
 
-def test_a_miner_never_gives_what_is_excluded_and_all_of_the_rest(street):
-    cascade = accepts_nearly_all()
-    free = Miner(list(street), WINDOW, max_per_image=10**6).mine(cascade, 10**6, 1)
-    mined = Miner(list(street), WINDOW, max_per_image=10**6, excluded_boxes=street).mine(cascade, 10**6, 1)
+def mined(model, images, n, **options):
+    """Windows that a model accepts, and the counts."""
+    source = grey_backgrounds(images, WINDOW, **options)
+    found = source.mine(model, n, turn=1, most=n)
+    return {window.tobytes() for window in source.windows(found.places)}, found
+
+
+def test_mining_never_gives_what_is_excluded_and_all_of_the_rest(street):
+    model = accepts_nearly_all()
+    everywhere, free = mined(model, list(street), EVERY)
+    kept, found = mined(model, list(street), EVERY, excluded=street)
     outside = set().union(*(windows_outside(path, boxes) for path, boxes in street.items()))
-    assert {patch.tobytes() for patch in mined.patches} <= outside
-    assert {patch.tobytes() for patch in free.patches} - outside  # it is the boxes that keep them out
-    assert {patch.tobytes() for patch in free.patches} & outside == {patch.tobytes() for patch in mined.patches}
-    assert mined.n_accepted == len(mined.patches) < free.n_accepted
-    assert mined.n_accepted <= mined.n_tested < free.n_tested
+    assert kept <= outside
+    assert everywhere - outside  # it is the boxes that keep them out
+    assert everywhere & outside == kept
+    assert found.n_accepted == len(found.places) < free.n_accepted
+    assert found.n_accepted <= found.n_tested
 
 
-def test_without_boxes_a_miner_is_what_it_was(street):
-    cascade = accepts_nearly_all()
+def test_windows_inside_boxes_do_not_count_as_tested(street):
+    model = accepts_nearly_all()
+    covered = {path: np.array([[0.0, 0.0, 80.0, 30.0]]) for path in street}
+    everywhere, half = (mined(model, list(street), EVERY, excluded=boxes)[1] for boxes in ({}, covered))
+    n_free = sum(len(windows_outside(path, boxes)) for path, boxes in covered.items())
+    n_windows = sum(len(windows_outside(path, np.empty((0, 4)))) for path in street)
+    assert n_free < 0.5 * n_windows
+    assert half.n_tested / everywhere.n_tested == pytest.approx(n_free / n_windows, rel=0.05)
+    scanned = ScannedImages.from_backgrounds(grey_backgrounds(list(street), WINDOW, covered), model).readable
+    counts = sorted(zip(half.accepted.tolist(), half.tested.tolist(), strict=True))
+    assert sorted((image.n_accepted, image.n_tested) for image in scanned) == counts
+    whole = dict.fromkeys(street, np.array([[0.0, 0.0, 80.0, 60.0]]))
+    assert mined(model, list(street), EVERY, excluded=whole)[1].n_tested == 0
+
+
+def test_without_boxes_mining_is_what_it_was(street):
+    model = accepts_nearly_all()
     plain, empty = (
-        Miner(list(street), WINDOW, excluded_boxes=excluded_boxes).mine(cascade, 50, 1)
-        for excluded_boxes in ({}, {path: np.empty((0, 4)) for path in street})
+        mined(model, list(street), 50, excluded=excluded)[1]
+        for excluded in ({}, {path: np.empty((0, 4)) for path in street})
     )
-    assert (plain.patches == empty.patches).all()
-    assert (plain.has_contrast == empty.has_contrast).all()
+    np.testing.assert_array_equal(plain.places, empty.places)
+    np.testing.assert_array_equal(plain.tested, empty.tested)
 
 
-def test_random_windows_keep_out_of_the_boxes(street, rng):
-    windows = windows_of_images(list(street), 300, WINDOW, rng, excluded_boxes=street)
+def test_random_windows_keep_out_of_the_boxes(street):
+    source = grey_backgrounds(list(street), WINDOW, street)
+    windows = source.windows(source.random(300, [0]))
     outside = set().union(*(windows_outside(path, boxes) for path, boxes in street.items()))
+    assert len(windows) == 300
     assert {window.tobytes() for window in windows} <= outside
-    whole = np.array([[0.0, 0.0, 80.0, 60.0]])
-    assert not len(random_windows(np.asarray(Image.open(next(iter(street)))), 5, WINDOW, rng, excluded_boxes=whole))
+    whole = dict.fromkeys(street, np.array([[0.0, 0.0, 80.0, 60.0]]))
+    assert not len(grey_backgrounds(list(street), WINDOW, whole).random(5, [0]))
+
+
+def test_images_with_room_make_up_for_those_that_boxes_cover(street):
+    paths = list(street)
+    covered = dict.fromkeys(paths[1:], np.array([[0.0, 0.0, 80.0, 60.0]]))
+    source = grey_backgrounds(paths, WINDOW, covered)
+    places = source.random(200, [0])
+    assert len(places) >= 200
+    assert set(places[:, 0].tolist()) == {0}
+    assert len(np.unique(places, axis=0)) > 100
+    np.testing.assert_array_equal(places, source.random(200, [0]))
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_images_that_boxes_cover_are_named_before_the_first_fit(street, held_out):
+    prepared = prepare_patches(pool(), positives(), list(street), CONFIG)
+    side = prepared.held_out_images if held_out else prepared.training_images
+    covered = dict.fromkeys(side, np.array([[0.0, 0.0, 80.0, 60.0]]))
+    which = "held-out" if held_out else "training"
+    with pytest.raises(TrainingDataError, match=f"{which} images.*--negatives"):
+        Training(replace(prepared, excluded=covered)).run()
 
 
 def test_backgrounds_have_all_boxes_and_crops_are_none():
@@ -110,10 +141,6 @@ def test_backgrounds_have_all_boxes_and_crops_are_none():
     crop = image("crop.png", [[0, 0, 200, 100]])
     found = backgrounds_of(Annotations((cars, crop, image("empty.png")), ("car",)))
     assert {path.name: len(boxes) for path, boxes in found.items()} == {"street.png": 2, "empty.png": 0}
-
-
-def detector_bytes(nodes):
-    return to_bytes(Detector(DetectorBase(WINDOW, tuple(nodes))))
 
 
 class StoppedError(Exception):

@@ -4,13 +4,14 @@ from PIL import Image
 from tests.cascades import random_cascade
 from tests.detectors import BULL, bull_finder, bull_scene, content, still_there
 
-from whet.cascade.boxes import BoxOffset
+from whet.corrections.records import image_hash
+from whet.corrections.reference import Estimate
 from whet.detector.base import DetectorBase, estimated_setbacks
 from whet.detector.detector import Detector
-from whet.detector.records import image_hash
-from whet.detector.reference import Estimate
 from whet.errors import AnnotationError, BoxError, CannotLearnError
+from whet.images.boxes import BoxOffset
 from whet.io.annotations.annotation import AnnotatedImage, Examples
+from whet.models.gslda.cascade_model import CascadeModel
 from whet.training.learning import LearningInput, MarkedImage, crop_record, learn_from
 
 BULLS = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
@@ -79,7 +80,7 @@ def test_a_box_that_fits_no_window_is_skipped_and_the_others_are_learned(scene):
 def test_a_crop_counts_as_one_example_in_every_stage_and_is_unlearned(tmp_path):
     Image.fromarray(bull_scene()[70:120, 120:170]).save(tmp_path / "crop.png")
     run = learn_from(bull_finder(), LearningInput(crops=[tmp_path / "crop.png"]), weight=3)
-    assert run.detector.delta.counts == ((3, 0),) * 3
+    assert run.detector.model.counts.counts == ((3, 0),) * 3
     (record,) = run.update
     assert (record.kind, record.name, len(record)) == ("example", "crop.png", 1)
     run.detector.unlearn(run.update)
@@ -89,24 +90,24 @@ def test_a_crop_counts_as_one_example_in_every_stage_and_is_unlearned(tmp_path):
 def test_a_patch_of_the_size_of_the_window_is_that_window():
     patch = bull_scene()[:12, :12]
     one, twin = bull_finder(), bull_finder()
-    one.add([crop_record(one, patch)])
+    one.add([crop_record(one.only, patch)])
     twin.learn_patches(patch[None], True)
-    assert one.delta.counts == twin.delta.counts
-    for ours, theirs in zip(one.cascade.stages, twin.cascade.stages, strict=True):
+    assert one.model.counts.counts == twin.model.counts.counts
+    for ours, theirs in zip(*(detector.model.cascade.stages for detector in (one, twin)), strict=True):
         np.testing.assert_array_equal(ours.coef, theirs.coef)
 
 
 @pytest.mark.parametrize("shape", [(6, 6), (12, 40), (60, 13)])
 def test_crops_that_are_too_small_or_of_another_shape_are_refused(shape):
     with pytest.raises(BoxError, match="12 x 12"):
-        crop_record(bull_finder(), bull_scene()[: shape[0], : shape[1]])
+        crop_record(bull_finder().only, bull_scene()[: shape[0], : shape[1]])
 
 
 def test_the_window_of_a_crop_is_the_one_whose_box_is_the_crop():
     """Boxes that reach beyond their windows: the window is the middle of the crop."""
     detector = bull_finder(offset=BoxOffset(-0.5, -0.5, 1.5, 1.5))
     (scale,), (y,), (x,) = (
-        getattr(crop_record(detector, bull_scene()[:96, :96]).index, name) for name in ("scale", "y", "x")
+        getattr(crop_record(detector.only, bull_scene()[:96, :96]).index, name) for name in ("scale", "y", "x")
     )
     assert (scale, y, x) == (4, 6, 6)
 
@@ -153,4 +154,4 @@ def test_contradictions_and_detectors_that_cannot_learn_are_refused(scene, tmp_p
             LearningInput(empty, **given)
     cascade = random_cascade(["haar"], (12, 12), [4], np.random.default_rng(0))
     with pytest.raises(CannotLearnError):
-        learn_from(Detector(DetectorBase((12, 12), cascade.stages)), LearningInput(empty))
+        learn_from(Detector.from_base(DetectorBase(CascadeModel((12, 12), cascade.stages))), LearningInput(empty))

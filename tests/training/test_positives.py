@@ -7,25 +7,23 @@ from hypothesis import strategies as st
 from PIL import Image
 from tests.io.annotations.sets import image
 
-from whet._kernels.workers import Threads
-from whet.cascade.pyramid import Pyramid
 from whet.errors import TrainingDataError
+from whet.images.boxes import BoxOffset
+from whet.images.pyramid import Pyramid
 from whet.io.annotations.annotation import Annotations
-from whet.training.data import split_objects
-from whet.training.positives import (
-    Jitter,
-    WindowChoice,
-    asymmetry,
-    copies_for,
-    cut_positives,
-    cut_window,
-    is_safe_to_mirror,
-    moved_inside,
-    window_of,
-)
+from whet.parallel.workers import Threads
+from whet.training.families import training_of
+from whet.training.preparation import split_objects
+from whet.training.samples import Jitter, asymmetry, copies_for, cut_window, is_safe_to_mirror, moved_inside
+from whet.training.samples import cut_positives as cut_objects
+from whet.training.windows import WindowChoice, grey_window
 
 WINDOW = (16, 36)
-CHOICE = WindowChoice(*WINDOW, 1, 2.25, 2.25, 2.25)
+CHOICE = WindowChoice(*WINDOW, BoxOffset(), 1, 2.25, 2.25, 2.25, holds=True)
+
+
+def cut_positives(annotations, choice, *, mirror=False, **options):
+    return cut_objects(training_of("haar"), annotations, choice, mirror=mirror, **options)
 
 
 def smooth(height, width, rng):
@@ -96,23 +94,23 @@ def cars(tmp_path, rng):
 
 def test_the_first_copy_is_the_object_and_the_ignored_are_left_out(cars):
     cut = cut_positives(cars, CHOICE, copies=4, seed=3)
-    assert cut.patches.shape == (6 * 2 * 4, *WINDOW)
-    assert cut.groups.tolist() == np.repeat(np.arange(12), 4).tolist()
+    assert cut.windows.shape == (6 * 2 * 4, *WINDOW)
+    assert cut.objects.tolist() == np.repeat(np.arange(12), 4).tolist()
     grey = np.asarray(Image.open(cars.images[1].path))
     box = CHOICE.windows(cars.images[1].objects)[1]
-    assert (cut.patches[12] == cut_window(grey, moved_inside(box, grey.shape), WINDOW)).all()
-    assert len({patch.tobytes() for patch in cut.patches}) == len(cut)
+    assert (cut.windows[12] == cut_window(grey, moved_inside(box, grey.shape), WINDOW)).all()
+    assert len({patch.tobytes() for patch in cut.windows}) == len(cut)
     assert str(cut) == "48 positives of 12 objects"
 
 
 def test_what_an_object_becomes_depends_on_seed_and_number_alone(cars):
     first, again = (cut_positives(cars, CHOICE, copies=3, seed=1, workers=Threads(threads)) for threads in (1, 2))
-    assert (first.patches == again.patches).all()
+    assert (first.windows == again.windows).all()
     other = cut_positives(cars, CHOICE, copies=3, seed=2)
-    assert (first.patches[::3] == other.patches[::3]).all()
-    assert (first.patches[1] != other.patches[1]).any()
+    assert (first.windows[::3] == other.windows[::3]).all()
+    assert (first.windows[1] != other.windows[1]).any()
     fewer = Annotations(cars.images[:2], cars.classes)
-    assert (cut_positives(fewer, CHOICE, copies=3, seed=1).patches == first.patches[:12]).all()
+    assert (cut_positives(fewer, CHOICE, copies=3, seed=1).windows == first.windows[:12]).all()
 
 
 def test_jitter_stays_within_its_bounds(rng):
@@ -120,7 +118,9 @@ def test_jitter_stays_within_its_bounds(rng):
     drawn = [jitter.draw(window, rng) for _ in range(500)]
     boxes, angles = np.array([box for box, _ in drawn]), np.array([angle for _, angle in drawn])
     size = boxes[:, 2:] - boxes[:, :2]
-    assert (np.abs((boxes[:, :2] + boxes[:, 2:]) / 2 - [60, 40]) <= [10, 4]).all()
+    assert (np.abs((boxes[:, :2] + boxes[:, 2:]) / 2 - [60, 40]) <= np.array([10, 4]) + 1e-9).all()
+    by_shorter = np.array([jitter.draw(window, rng, by_shorter=True)[0] for _ in range(100)])
+    assert (np.abs((by_shorter[:, :2] + by_shorter[:, 2:]) / 2 - [60, 40]) <= 4 + 1e-9).all()
     assert ((size <= np.array([120, 48]) + 1e-9) & (size >= np.array([100, 40]) / 1.2 - 1e-9)).all()
     assert np.allclose(size[:, 0] / size[:, 1], 2.5)
     assert np.abs(angles).max() <= 5
@@ -131,18 +131,18 @@ def test_jitter_stays_within_its_bounds(rng):
 
 def test_mirror_images_are_of_the_same_object(cars):
     cut = cut_positives(cars, CHOICE, copies=2, mirror=True)
-    assert cut.groups.tolist() == np.repeat(np.arange(12), 4).tolist()
-    assert (cut.patches[0] == cut.patches[2][:, ::-1]).all()
+    assert cut.objects.tolist() == np.repeat(np.arange(12), 4).tolist()
+    assert (cut.windows[0] == cut.windows[1][:, ::-1]).all()
     assert str(cut) == "48 positives of 12 objects, mirror images included"
 
 
 def test_no_object_is_in_training_and_in_validation(cars):
     cut = cut_positives(cars, CHOICE, copies=5, mirror=True)
     for seed in range(5):
-        train, check = split_objects(cut.groups, 0.25, seed)
+        train, check = split_objects(cut.objects, 0.25, seed)
         assert sorted([*train, *check]) == list(range(len(cut)))
         assert len(check)
-        assert not set(cut.groups[train].tolist()) & set(cut.groups[check].tolist())
+        assert not set(cut.objects[train].tolist()) & set(cut.objects[check].tolist())
 
 
 def test_left_and_right_that_differ_are_not_mirrored(rng):
@@ -193,7 +193,7 @@ def test_objects_that_cannot_be_cut_are_reported(cars, tmp_path):
 
 
 def test_few_objects_are_stretched_and_many_are_not():
-    assert [copies_for(n) for n in (1, 100, 101, 999, 1000, 9999)] == [10, 10, 10, 2, 1, 1]
+    assert [copies_for(n) for n in (1, 100, 101, 999, 1000, 9999)] == [12, 10, 10, 2, 1, 1]
 
 
 def test_window_and_positives_of_crops_of_many_sizes(tmp_path, rng):
@@ -202,5 +202,5 @@ def test_window_and_positives_of_crops_of_many_sizes(tmp_path, rng):
     for number in range(8):
         Image.fromarray(smooth(40 + 4 * number, 80 + 16 * number, rng)).save(tmp_path / f"{number}.png")
     crops = read_annotations(tmp_path)
-    choice = window_of(crops.boxes)
-    assert cut_positives(crops, choice, copies=2).patches.shape == (16, *choice.window)
+    choice = grey_window(crops.boxes, margin=0.0)
+    assert cut_positives(crops, choice, copies=2).windows.shape == (16, *choice.window)

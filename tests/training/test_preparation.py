@@ -10,10 +10,10 @@ from tests.remote_store import http_store
 
 from whet.errors import TrainingDataError
 from whet.io.annotations.formats import read_annotations, write_annotations
-from whet.training import classes, preparation
+from whet.training import preparation
+from whet.training import train as module
 from whet.training.config import TrainingConfig
-from whet.training.preparation import prepare
-from whet.training.views import prepare_views
+from whet.training.preparation import prepare, prepare_class
 
 
 def quick(annotations, **settings):
@@ -29,7 +29,7 @@ def test_a_file_is_mined_once_however_it_is_spelled(tmp_path, monkeypatch):
     prepared = quick("vans.csv", negatives=(str(tmp_path / "vans"), str(tmp_path / "textures")))
     files = [path.resolve() for path in prepared.images]
     assert len(files) == len(set(files)) == 22 + 12
-    assert len(prepared.data.excluded_boxes) >= 22
+    assert len(prepared.excluded) >= 22
 
 
 @pytest.mark.slow
@@ -39,7 +39,7 @@ def test_images_at_urls_are_downloaded_once_for_their_size_and_once_for_their_ob
     van_set(tmp_path, n=22)
     settings = {"features": features, "ridge": 20.0, "copies_per_object": 1, "max_features": 50}
     with http_store(tmp_path) as (url, asked):
-        prepare_views(TrainingConfig(tmp_path / "vans.csv", [f"{url}/textures"], images=url, **settings))
+        prepare_class(TrainingConfig(tmp_path / "vans.csv", [f"{url}/textures"], images=url, **settings))
     counts = Counter(request.removeprefix("GET /") for request in asked if request.endswith(".png"))
     assert {name.split("/")[0]: n for name, n in counts.items()} == {"vans": 2, "textures": 1}
     assert set(counts.values()) == {1, 2}
@@ -51,14 +51,14 @@ def test_the_annotations_of_several_classes_are_read_once(tmp_path, monkeypatch)
     rows = (tmp_path / "vans.csv").read_text().splitlines()
     (tmp_path / "two.csv").write_text("\n".join(row.replace("van,", f"van{i % 2},") for i, row in enumerate(rows)))
     read = []
-    for module in (preparation, classes):
-        monkeypatch.setattr(module, "read_annotations", lambda *a, **k: read.append(a) or read_annotations(*a, **k))
+    for reader in (preparation, module):
+        monkeypatch.setattr(reader, "read_annotations", lambda *a, **k: read.append(a) or read_annotations(*a, **k))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = classes.train_classes(
+        made = module.train_classes(
             tmp_path / "two.csv", tmp_path / "textures", trees=4, negatives_per_round=50, copies_per_object=1
         )
-    assert set(made) == {"van0", "van1"}
+    assert set(made.classes) == {"van0", "van1"}
     assert len(read) == 1
 
 

@@ -4,16 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.crosses import CONFIG, crosses, pool, write_images
+from tests.cascades import scan
+from tests.crosses import CONFIG, crosses, pool, train_cascade, write_images
 
-from whet.cascade.cascade import Cascade
-from whet.cascade.scan import scan
-from whet.io.images import read_grey
-from whet.training.cascade import train_cascade
+from whet.io.image_files import read_grey
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.fitting import Boosting
+from whet.models.gslda.rejection import GIVEN_UP, LOSS, pruned, varied, worth_keeping
 from whet.training.checkpoint import Checkpoint
-from whet.training.data import TrainingData, fingerprint
-from whet.training.rejection import GIVEN_UP, LOSS, pruned, varied, worth_keeping
-from whet.training.stage import Boosting, GreedyLDA
+from whet.training.gslda import prepare_patches
 
 pytestmark = pytest.mark.slow
 
@@ -37,9 +36,9 @@ def trained(images, positives, tmp_path_factory):
     """The finished stages of a training, and those of its checkpoint, which are not pruned."""
     file = tmp_path_factory.mktemp("training") / "crosses.checkpoint"
     cascade, stages, result = train_cascade(pool(), positives, images, SOFT, checkpoint=file)
-    data = TrainingData.from_patches(positives, images, cascade.window, SOFT)
-    state = Checkpoint(file, fingerprint((pool(),), data, SOFT, GreedyLDA())).load()
-    return cascade, stages, result, tuple(state.stages), data
+    prepared = prepare_patches(pool(), positives, images, SOFT)
+    state = Checkpoint(file, prepared.fingerprint()).load(["weak_stages", "stalled"])
+    return cascade, stages, result, state.model.stages, prepared.positives.windows[prepared.is_held_out]
 
 
 def as_cascade(stages):
@@ -47,12 +46,12 @@ def as_cascade(stages):
 
 
 def test_a_training_ends_with_the_pruned_stages(trained):
-    cascade, stages, result, before, data = trained
-    after = pruned(before, data.held_out_positives, SOFT.min_sigma, seed=SOFT.seed)
+    cascade, stages, result, before, held_out = trained
+    after = pruned(before, held_out, SOFT.min_sigma, seed=SOFT.seed)
     for one, other in zip(stages, after, strict=True):
         assert np.array_equal(one.rejection.z, other.rejection.z)
         assert one.rule == other.rule
-    assert result.detection_rate == cascade.accepts(data.held_out_positives).mean()
+    assert result.detection_rate == cascade.accepts(held_out).mean()
 
 
 def test_thresholds_rise_in_the_stages_that_do_not_score_and_nowhere_else(trained):
@@ -69,14 +68,14 @@ def test_thresholds_rise_in_the_stages_that_do_not_score_and_nowhere_else(traine
 
 
 def test_windows_need_fewer_weak_learners_and_positives_stay(trained, images):
-    cascade, _, _, before, data = trained
+    cascade, _, _, before, held_out = trained
     loose = as_cascade(before)
-    patches = varied(data.held_out_positives, cascade.window, SOFT.seed)
+    patches = varied(held_out, cascade.window, SOFT.seed)
     accepted = loose.accepts(patches)
     assert accepted.sum() > 300
     assert cascade.accepts(patches[accepted]).mean() >= 1 - cascade.first_scoring * GIVEN_UP
     assert not cascade.accepts(patches[~accepted]).any()
-    others = varied(data.held_out_positives, cascade.window, SOFT.seed + 1)  # that set no threshold
+    others = varied(held_out, cascade.window, SOFT.seed + 1)  # that set no threshold
     others = others[loose.accepts(others)]
     assert cascade.accepts(others).mean() >= 1 - cascade.first_scoring * (GIVEN_UP + 5 * LOSS)
     image = read_grey(images[0])

@@ -4,28 +4,25 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, write_images
+from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, train_cascade, write_images
 from tests.detectors import from_bytes, to_bytes
 
-from whet.cascade.pyramid import Pyramid
-from whet.cascade.scan import scan_images
 from whet.detector.base import Provenance
 from whet.evaluation.curves import image_interval, rate_interval
-from whet.features.integral import IntegralStack
-from whet.io.images import read_grey
-from whet.training.cascade import train_cascade
+from whet.images.pyramid import Pyramid
+from whet.io.image_files import read_grey
+from whet.models.gslda.cascade_scan import scan_images
+from whet.models.gslda.integral import IntegralStack
+from whet.training.backgrounds import Mined
 from whet.training.config import TrainingConfig
-from whet.training.data import split_images, split_in_runs
-from whet.training.mining import Mined
+from whet.training.gslda import stop_by_held_out
+from whet.training.preparation import split_images, split_in_runs
 from whet.training.progress import (
+    FitFinished,
+    FitProgress,
+    FitStarted,
     Mining,
-    Pace,
-    StageFinished,
-    StageStarted,
     StopReason,
-    WeakAdded,
-    seconds_left,
-    stop_by_held_out,
 )
 from whet.training.train import train_detector
 
@@ -59,21 +56,21 @@ def test_the_detection_rate_is_that_of_the_positives_kept_apart(training):
 
 
 def test_events_report_every_stage_in_order(training):
-    _, nodes, _, events = training
+    _, nodes, result, events = training
     for number, node in enumerate(nodes):
         of_stage = [event for event in events if event.stage == number]
-        started = next(event for event in of_stage if isinstance(event, StageStarted))
-        added = [event for event in of_stage if isinstance(event, WeakAdded)]
-        finished = next(event for event in of_stage if isinstance(event, StageFinished))
+        started = next(event for event in of_stage if isinstance(event, FitStarted))
+        added = [event for event in of_stage if isinstance(event, FitProgress)]
+        finished = next(event for event in of_stage if isinstance(event, FitFinished))
         assert started.n_positives == 400
-        assert [event.n_weak for event in added] == list(range(1, len(node) + 1))
-        assert added[-1].false_positive_rate == finished.false_positive_rate
-        assert added[-1].detection_rate == finished.detection_rate >= CONFIG.min_detection_rate
-        assert finished.meets_goal == (finished.false_positive_rate <= CONFIG.max_false_positive_rate)
+        assert [event.n_done for event in added] == list(range(1, len(node) + 1))
+        assert added[-1].rates == finished.rates
+        assert finished.rates[0] >= CONFIG.min_detection_rate
+        assert (number in result.weak_stages) == (finished.rates[1] > CONFIG.max_false_positive_rate)
         mining = [event for event in of_stage if isinstance(event, Mining) and not event.held_out]
         assert bool(mining) == (number > 0)
         if mining:
-            assert mining[-1].n_found == finished.n_negatives
+            assert mining[-1].n_found == len(finished.samples.negatives)
             assert (mining[-1].n_tested, mining[-1].n_images) == (
                 finished.mined.n_tested,
                 finished.mined.n_images,
@@ -84,8 +81,8 @@ def test_events_report_every_stage_in_order(training):
 
 def test_the_time_left_is_unknown_first_and_then_estimated(training):
     *_, events = training
-    assert all(event.seconds_left is None for event in events if event.stage < 2)
-    assert all(event.seconds_left >= 0 for event in events if event.stage == 3 and isinstance(event, WeakAdded))
+    assert all(event.seconds_left is None for event in events if event.stage < 1)
+    assert all(event.seconds_left >= 0 for event in events if event.stage == 3 and isinstance(event, FitProgress))
 
 
 def test_every_event_has_a_line(training):
@@ -96,9 +93,9 @@ def test_every_event_has_a_line(training):
     assert any("false-positive rate" in line and "weak learners" in line for line in lines)
 
 
-def judged(n_accepted, n_tested, n_patches=100):
-    patches = np.zeros((n_patches, *WINDOW), dtype=np.uint8)
-    return Mined(patches, np.array([n_accepted, 0]), np.array([n_tested, n_tested]), is_exhausted=False)
+def judged(n_accepted, n_tested, n_places=100):
+    places = np.zeros((n_places, 4), np.int32)
+    return Mined(places, np.array([n_accepted, 0]), np.array([n_tested, n_tested]))
 
 
 @pytest.mark.parametrize(
@@ -139,21 +136,6 @@ def test_an_interval_is_never_narrower_than_that_of_independent_windows():
     assert image_interval(np.array([0, 0]), np.array([50, 50])) == rate_interval(0, 100)
 
 
-def test_time_left_has_an_end_when_images_have():
-    paces = [Pace(10.0, 5.0, 50, 40.0, 0.5), Pace(10.0, 10.0, 100, 40.0, 0.25)]
-    assert seconds_left(paces, TrainingConfig(max_stages=12), 100) == pytest.approx(10 * (10 + 10))
-    assert seconds_left(paces, TrainingConfig(max_stages=12, target_false_positive_rate=0.1), 10**6) == pytest.approx(
-        20 + 20 + 40
-    )
-    assert seconds_left(paces[:1], TrainingConfig(), 100) is None
-    assert seconds_left([paces[1], paces[0]], TrainingConfig(), 100) is None  # no progress, no estimate
-
-
-def test_time_left_does_not_grow_while_every_image_gives_all_that_it_may():
-    paces = [Pace(10.0, 5.0, 100, 1e6, 0.5), Pace(10.0, 5.0, 100, 1e6, 0.25)]
-    assert seconds_left(paces, TrainingConfig(max_stages=6), 10**6) == pytest.approx(4 * (10 + 5))
-
-
 def test_dropped_positives_are_those_that_earlier_stages_reject(images):
     events = []
     cascade, _, _ = train_cascade(
@@ -161,7 +143,7 @@ def test_dropped_positives_are_those_that_earlier_stages_reject(images):
     )
     train = positives()[split_in_runs(500, CONFIG.validation_share, CONFIG.seed)[0]]
     reach = cascade.stages[0].judge(IntegralStack.from_patches(train))[1]
-    assert [event.n_positives for event in events if isinstance(event, StageStarted)] == [400, reach.sum()]
+    assert [event.n_positives for event in events if isinstance(event, FitStarted)] == [400, reach.sum()]
     assert reach.sum() < 400
 
 
@@ -169,7 +151,7 @@ def test_a_trained_detector_says_where_it_comes_from(images):
     origin = Provenance(data="crosses", licence="CC0-1.0", facts={"author": "tests"})
     config = replace(CONFIG, max_stages=2)
     detector, result = train_detector(pool(), positives(), images, config, origin=origin)
-    said = from_bytes(to_bytes(detector)).base.provenance
+    said = from_bytes(to_bytes(detector)).only.base.provenance
     assert (said.data, said.licence, said.facts["author"]) == ("crosses", "CC0-1.0", "tests")
     assert said.goals["stage detection rate"] == CONFIG.min_detection_rate
     assert {name: said.facts[name] for name in ("positives", "images", "stages", "seed", "stop reason")} == {
@@ -182,4 +164,4 @@ def test_a_trained_detector_says_where_it_comes_from(images):
     assert said.facts["false-positive rate"] == result.false_positive_rate
     cascade, _, _ = train_cascade(pool(), positives(), images, config)
     new = crosses(100, np.random.default_rng(4))
-    np.testing.assert_array_equal(detector.cascade.scores(new), cascade.scores(new))
+    np.testing.assert_array_equal(detector.model.cascade.scores(new), cascade.scores(new))

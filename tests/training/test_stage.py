@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 from experiments.forward_feature_selection import ForwardFeatureSelection
+from tests.samples import direction
 
-from whet._kernels.workers import Threads
-from whet.features.haar import HaarPool
-from whet.features.integral import IntegralStack
-from whet.features.lbp import BlockPatternPool
-from whet.features.training import train_weak_learners
-from whet.lda.discriminant import direction
 from whet.lda.statistics import BinaryStatistics
-from whet.training.stage import Boosting, GreedyLDA, StageGoal, train_stage
+from whet.models.gslda.fitting import Boosting, GreedyLDA, StageGoal, train_stage
+from whet.models.gslda.haar import HaarPool
+from whet.models.gslda.integral import IntegralStack
+from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.weak_training import train_weak_learners
+from whet.parallel.workers import Threads
 
 LEARNERS = [GreedyLDA(), GreedyLDA(criterion="lac"), Boosting(), Boosting(asymmetry=4.0), ForwardFeatureSelection()]
 

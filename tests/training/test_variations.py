@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from whet.cascade.pyramid import resized
-from whet.training.positives import Variations
+from whet.images.pyramid import resized
+from whet.models.gslda.rejection import Variations
 
 STILL = Variations(shift=0, scale=0, angle=0, noise=0, blur=0, mirror=False)
 

@@ -4,7 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whet.errors import TrainingDataError
-from whet.training.positives import LEAST_SIDE, WindowChoice, window_of
+from whet.images.boxes import BoxOffset
+from whet.training.windows import LEAST_GREY_SIDE, WindowChoice, grey_window
+
+
+def window_of(boxes, margin=0.0):
+    return grey_window(boxes, margin)
 
 
 def boxes_of(width, height, n=30):
@@ -33,7 +38,7 @@ def test_one_odd_box_does_not_decide():
 
 def test_what_is_printed_has_the_spread():
     boxes = np.concatenate([boxes_of(40, 40), boxes_of(80, 40), boxes_of(160, 40)])
-    assert str(window_of(boxes)) == "34 x 17 window from 90 boxes, aspect 2 (1 to 4)"
+    assert str(window_of(boxes)) == ("34 x 17 window for objects of 34 x 17, from 90 boxes, aspect 2 (1 to 4)")
 
 
 def test_boxes_without_area_do_not_count_and_none_is_an_error():
@@ -48,7 +53,9 @@ sizes = st.floats(1, 500)
 
 @given(width=sizes, height=sizes, margin=st.sampled_from([0.0, 0.1, 0.3]))
 def test_a_window_holds_its_box_about_the_same_centre_without_squeezing_it(width, height, margin):
-    choice = WindowChoice(16, 36, 1, 2.2, 2.2, 2.2, margin)
+    inset = margin / (1 + 2 * margin)
+    offset = BoxOffset(inset, inset, 1 - inset, 1 - inset)
+    choice = WindowChoice(16, 36, offset, 1, 2.2, 2.2, 2.2, holds=True)
     box = boxes_of(width, height, 1)
     (x1, y1, x2, y2), (left, top, right, bottom) = box[0], choice.windows(box)[0]
     assert (right - left) / (bottom - top) == pytest.approx(36 / 16)
@@ -63,7 +70,7 @@ def test_a_window_holds_its_box_about_the_same_centre_without_squeezing_it(width
 def test_a_chosen_window_is_neither_tiny_nor_huge(sides):
     boxes = np.array([[0, 0, width, height] for width, height in sides])
     choice = window_of(boxes)
-    assert 0.8 * LEAST_SIDE**2 <= choice.height * choice.width <= 1.1 * 576
+    assert 0.8 * LEAST_GREY_SIDE**2 <= choice.height * choice.width <= 1.1 * 576
     assert choice.aspect_low <= choice.aspect <= choice.aspect_high
 
 

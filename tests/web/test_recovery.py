@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from tests.web.studios import PAGE, TIMEOUT, finder, labels_for, opened, scene, scenes
 
 from whet.errors import CannotWriteError, NotNowError, TrainingDataError, UnknownItemError
-from whet.web import overview
+from whet.web import page_state
 from whet.web.api import make_app
 from whet.web.exports import annotated
 from whet.web.security import Access
@@ -213,7 +213,7 @@ def test_a_move_that_cannot_be_written_is_not_made(tmp_path, full_disk, change):
         workspace.undo()
 
         def now():
-            return overview.history_view(workspace), dict(workspace.history.latest), workspace.detector.to_bytes()
+            return page_state.history_view(workspace), dict(workspace.history.latest), workspace.detector.to_bytes()
 
         before = now()
         full_disk(workspace)
@@ -275,14 +275,14 @@ def test_an_image_that_is_gone_after_its_scan_can_be_opened(tmp_path, monkeypatc
 @pytest.mark.slow
 def test_an_unexpected_error_is_logged_and_the_scan_goes_on(tmp_path, monkeypatch, caplog):
     with opened(tmp_path) as (workspace, keys):
-        scan = workspace.rescorer.scan
+        scan = workspace.cache.scan
 
         def failing(key, *arguments, **options):
             if key == keys[0]:
                 raise MemoryError("no memory")
             return scan(key, *arguments, **options)
 
-        monkeypatch.setattr(workspace.rescorer, "scan", failing)
+        monkeypatch.setattr(workspace.cache, "scan", failing)
         with caplog.at_level(logging.ERROR, "whet"):
             studio = Studio(workspace)
             studio.rescan.start()
@@ -322,11 +322,11 @@ def test_objects_of_missing_images_do_not_count_for_a_training(tmp_path):
     with Workspace.open(tmp_path / "new.studio") as workspace:
         labelled_files(workspace, folder)
         studio = Studio(workspace)
-        state = overview.state(studio)
+        state = page_state.state(studio)
         assert (state.n_objects, state.can_train) == (20, True)
         (folder / "3.png").unlink()
         workspace.gallery.check_files()
-        state = overview.state(studio)
+        state = page_state.state(studio)
         assert (state.n_objects, state.can_train, state.n_corrections) == (18, False, 20)
         with pytest.raises(TrainingDataError, match="18 boxes"):
             studio.training.start("bull")

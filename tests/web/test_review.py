@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from tests.web.studios import labels_for, opened
 
-from whet.web import overview
+from whet.web import page_state
 from whet.web.review import Candidate, Expected, queue
 
 FULL, POOR, NOTHING = Expected(2.0, 3.0, 0.5), Expected(0.9, 0.1), Expected(missed=0.01)
@@ -41,10 +41,10 @@ def test_reviewed_images_come_last_and_boxes_that_are_labelled_are_decided(tmp_p
     with opened(tmp_path) as (workspace, keys):
         for key in keys:
             workspace.detections(key)
-        first = overview.images(workspace, "queue", 0, 10).images[0]
-        before = {row.id: row.expected_change for row in overview.images(workspace, "name", 0, 10).images}
+        first = page_state.images(workspace, "queue", 0, 10).images[0]
+        before = {row.id: row.expected_change for row in page_state.images(workspace, "name", 0, 10).images}
         labels_for(workspace).confirm([first.id])
-        rows = overview.images(workspace, "queue", 0, 10).images
+        rows = page_state.images(workspace, "queue", 0, 10).images
         assert rows[-1].id == first.id
         assert sorted(row.id for row in rows) == sorted(keys)
         assert rows[-1].expected_change <= before[first.id]
@@ -52,7 +52,7 @@ def test_reviewed_images_come_last_and_boxes_that_are_labelled_are_decided(tmp_p
 
 def test_without_a_detector_the_queue_is_the_order_of_the_images(tmp_path):
     with opened(tmp_path, detector=None) as (workspace, _):
-        by_name, by_queue = (overview.images(workspace, order, 0, 10).images for order in ("name", "queue"))
+        by_name, by_queue = (page_state.images(workspace, order, 0, 10).images for order in ("name", "queue"))
         groups = np.array([row.group for row in by_name])
         assert len(set(groups.tolist())) == len(groups)
         assert [row.id for row in by_queue] == [row.id for row in by_name]

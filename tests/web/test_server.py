@@ -17,7 +17,7 @@ from tests.web.studios import PAGE, TIMEOUT, news_of, opened, running, scenes
 
 import whet
 from whet.errors import CannotServeError
-from whet.web import overview
+from whet.web import page_state
 from whet.web.api import make_app
 from whet.web.security import Access, Limits
 from whet.web.server import StudioServer
@@ -232,7 +232,7 @@ def _app_of(server):
 
 def test_eight_clients_detect_and_correct_and_every_answer_is_in_the_project_once(tmp_path):
     with opened(tmp_path) as (workspace, keys), StudioServer(make_app(Studio(workspace))) as server:
-        boxes = {key: [found.box for found in overview.image(workspace, key).detections] for key in keys}
+        boxes = {key: [found.box for found in page_state.image(workspace, key).detections] for key in keys}
         learned, errors = [], []
 
         def work(number):

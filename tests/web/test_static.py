@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import whet.web
-from whet.detector.corrections import SAME_PLACE
+from whet.corrections.box_windows import SAME_PLACE
 
 STATIC = Path(whet.web.__file__).parent / "static"
 DOCS = Path(__file__).parents[2] / "docs"

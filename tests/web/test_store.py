@@ -10,7 +10,7 @@ from tests.detectors import bull_finder, bull_scene, false_positive
 from tests.web.studios import finder, labels_for, opened
 
 from whet.errors import CannotWriteError, ProjectClosedError, ProjectError
-from whet.web import overview
+from whet.web import page_state
 from whet.web.store import Store, as_bytes, from_bytes
 from whet.web.workspace import Workspace
 
@@ -24,17 +24,17 @@ def test_a_record_comes_back_with_its_id_and_all_that_is_beside_it():
 
 def test_all_is_there_when_the_project_is_opened_again(tmp_path):
     with opened(tmp_path) as (workspace, keys):
-        wrong = overview.image(workspace, keys[0]).detections[-1].box
+        wrong = page_state.image(workspace, keys[0]).detections[-1].box
         labels_for(workspace).label(keys[0], [wrong], False, author="a", request="1")
         labels_for(workspace).confirm([keys[1]], author="a")
         workspace.add_branch("try")
-        labels_for(workspace).label(keys[2], [overview.image(workspace, keys[2]).detections[-1].box], False)
+        labels_for(workspace).label(keys[2], [page_state.image(workspace, keys[2]).detections[-1].box], False)
         workspace.undo()
-        before = overview.history_view(workspace), overview.image(workspace, keys[0]), workspace.detector.to_bytes()
+        before = page_state.history_view(workspace), page_state.image(workspace, keys[0]), workspace.detector.to_bytes()
     with opened(tmp_path, detector=None) as (workspace, _):
         assert (
-            overview.history_view(workspace),
-            overview.image(workspace, keys[0]),
+            page_state.history_view(workspace),
+            page_state.image(workspace, keys[0]),
             workspace.detector.to_bytes(),
         ) == before
         assert workspace.is_reviewed(keys[1])
@@ -69,7 +69,12 @@ def test_other_files_are_refused_and_left_as_they_are(tmp_path, content):
 
 
 def test_other_databases_and_other_versions_are_refused(tmp_path):
-    for statement, said in (("CREATE TABLE a (b)", "another database"), ("PRAGMA user_version = 99", "version")):
+    cases = {
+        "CREATE TABLE a (b)": "another database",
+        "PRAGMA user_version = 2": "older version",
+        "PRAGMA user_version = 99": "newer version",
+    }
+    for statement, said in cases.items():
         path = tmp_path / f"{said}.studio"
         with sqlite3.connect(path) as db:
             db.execute(statement)
@@ -80,7 +85,7 @@ def test_other_databases_and_other_versions_are_refused(tmp_path):
 
 def test_a_damaged_label_is_named(tmp_path):
     with opened(tmp_path) as (workspace, keys):
-        box = overview.image(workspace, keys[0]).detections[-1].box
+        box = page_state.image(workspace, keys[0]).detections[-1].box
         (key,) = labels_for(workspace).label(keys[0], [box], False).added
     with sqlite3.connect(tmp_path / "bull.studio") as db:
         ((data,),) = db.execute("SELECT record FROM labels WHERE id = ?", (key,))
@@ -95,10 +100,10 @@ def test_a_full_disk_changes_nothing_and_the_next_change_works(tmp_path):
         database = workspace.store._db
         (pages,) = database.execute("PRAGMA page_count").fetchone()
         database.execute(f"PRAGMA max_page_count = {pages}")
-        before = overview.history_view(workspace), workspace.detector.to_bytes()
+        before = page_state.history_view(workspace), workspace.detector.to_bytes()
         with pytest.raises(CannotWriteError, match=r"bull\.studio cannot be written: database or disk is full"):
             workspace.add_image(np.random.default_rng(0).integers(0, 256, (400, 400, 3), np.uint8), "large.png")
-        assert (overview.history_view(workspace), workspace.detector.to_bytes()) == before
+        assert (page_state.history_view(workspace), workspace.detector.to_bytes()) == before
         database.execute("PRAGMA max_page_count = 1000000")
         labels_for(workspace).label(keys[0], [(2.0, 2.0, 32.0, 32.0)], False)
         assert len(workspace.record_ids()) == 1

@@ -15,7 +15,8 @@ import whet
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.errors import NotNowError, UnknownItemError, UnreadableImageError, VideoError, VideoNotFoundError
-from whet.web import exports, overview
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.web import exports, page_state
 from whet.web.studio import Studio
 
 
@@ -84,7 +85,7 @@ def test_a_source_that_fails_ends_the_command_with_its_reason(tmp_path, source, 
 
 def test_a_detector_that_cannot_learn_says_so_and_why(tmp_path):
     stage = random_stage("haar", (12, 12), 4, np.random.default_rng(3))
-    fixed = Detector(DetectorBase((12, 12), (stage,), 12.5))
+    fixed = Detector.from_base(DetectorBase(CascadeModel((12, 12), (stage,), 12.5)))
     with served(tmp_path, detector=fixed) as (client, keys):
         model = client.get("/api/state").json()["model"]
         assert not model["can_learn"]
@@ -101,14 +102,14 @@ def test_an_image_that_is_deleted_is_missing_in_no_queue_and_no_count_until_it_i
         (folder / "1.png").unlink()
         wait_until(lambda: gallery.missing)
         (key,) = gallery.missing
-        rows = {order: overview.images(studio.workspace, order, 0, 100).images for order in ("name", "queue")}
+        rows = {order: page_state.images(studio.workspace, order, 0, 100).images for order in ("name", "queue")}
         assert [row.is_missing for row in rows["name"]] == [row.id == key for row in rows["name"]]
         assert key not in [row.id for row in rows["queue"]]
-        state = overview.state(studio)
+        state = page_state.state(studio)
         assert (state.n_images, state.n_missing) == (3, 1)
         (folder / "1.png").write_bytes(content)
         wait_until(lambda: not gallery.missing)
-        assert overview.state(studio).n_images == 4
+        assert page_state.state(studio).n_images == 4
 
 
 @pytest.mark.slow

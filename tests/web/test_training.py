@@ -6,7 +6,7 @@ import pytest
 from tests.web.studios import TIMEOUT, finder, labels_for, scene
 
 from whet.errors import NotNowError, TrainingDataError
-from whet.web import overview
+from whet.web import page_state
 from whet.web.training import OBJECTS_TO_TRAIN, Training
 from whet.web.workspace import Workspace
 
@@ -66,9 +66,9 @@ def test_boxes_become_a_detector_that_can_be_corrected(tmp_path):
         assert workspace.detector.class_name == "bull"
         assert len(workspace.record_ids()) == 2 * 12
         key = next(iter(workspace.gallery)).id
-        assert overview.image(workspace, key).detections
+        assert page_state.image(workspace, key).detections
         before = workspace.detector.to_bytes()
-        labels_for(workspace).label(key, [overview.image(workspace, key).detections[-1].box], False)
+        labels_for(workspace).label(key, [page_state.image(workspace, key).detections[-1].box], False)
         workspace.undo()
         assert workspace.detector.to_bytes() == before
         assert not (tmp_path / "new.studio.training").exists()

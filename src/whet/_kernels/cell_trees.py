@@ -1,14 +1,9 @@
 """Trees of depth two on the cells of windows: scan of a level, single windows, and histograms for growing trees."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whet._kernels.jit import inlined, kernel
-
-Bytes = NDArray[np.uint8]
-Int32s = NDArray[np.int32]
-Floats = NDArray[np.float64]
-
+from whet.arrays import Bytes, Floats, Indices, Int32s
 
 # Trees that all windows of a row pass together, eight or more at a time: with 64, a scan takes as long.
 FIRST_TREES = 32
@@ -47,20 +42,20 @@ def _sum_first(
 def scan_cells(
     cells: Bytes,
     columns: int,
-    rows: NDArray[np.intp],
-    places: NDArray[np.intp],
+    rows: Indices,
+    places: Indices,
     trees: Int32s,
     threshold: Bytes,
     votes: Floats,
     rejection: Floats,
     least: float,
-    found: Int32s,
+    accepted: Int32s,
     sums: Floats,
 ) -> int:
     """Windows that begin in these rows and columns (`places`) of flat cells and are not rejected.
 
     After each tree a window is rejected if its sum of votes is not above `rejection` (trees,), and at last if it is
-    not above `least`. Writes row and column to `found` (n, 2) and the sum to `sums` (n,), as long as there is room;
+    not above `least`. Writes row and column to `accepted` (n, 2) and the sum to `sums` (n,), as long as there is room;
     returns how many windows were accepted.
     """
     n, n_places = 0, len(places)
@@ -92,7 +87,7 @@ def scan_cells(
             else:
                 if total > least:
                     if n < len(sums):
-                        found[n, 0], found[n, 1], sums[n] = y, places[i], total
+                        accepted[n, 0], accepted[n, 1], sums[n] = y, places[i], total
                     n += 1
     return n
 
@@ -123,11 +118,11 @@ def _add_weights(
 
     Unsigned places need no test for negative ones, and two features at once take half the time.
     """
-    one, other = histograms[0], histograms[1]
+    of_first, of_second = histograms[0], histograms[1]
     for i in range(begin, end):
         sample, base, weight = np.uint64(order[i]), np.uint64(side[i]) << np.uint64(8), weights[i]
-        one[base + np.uint64(first[sample])] += weight
-        other[base + np.uint64(second[sample])] += weight
+        of_first[base + np.uint64(first[sample])] += weight
+        of_second[base + np.uint64(second[sample])] += weight
 
 
 @kernel

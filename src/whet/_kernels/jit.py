@@ -23,6 +23,8 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
+from whet.arrays import Int64s
+
 # --- Vectors ----------------------------------------------------------------------------------------------------------
 
 SIMD_WIDTH = 8
@@ -108,7 +110,7 @@ def _to_float(number: Any) -> float:  # noqa: ANN401
     return float(number)
 
 
-def _next(counter: NDArray[np.int64]) -> int:
+def _next(counter: Int64s) -> int:
     """Not atomic: a kernel that calls it holds the interpreter lock."""
     value = counter[0]
     counter[0] += 1
@@ -117,7 +119,7 @@ def _next(counter: NDArray[np.int64]) -> int:
 
 popcount = cast(Callable[[np.uint64], np.uint64], _operation("popcount") or register_jitable(_count_ones))
 as_float = cast(Callable[[Any], float], _operation("as_float") or register_jitable(_to_float))
-take = cast(Callable[[NDArray[np.int64]], int], _operation("take") or register_jitable(_next))
+take = cast(Callable[[Int64s], int], _operation("take") or register_jitable(_next))
 
 
 # --- Compilation ------------------------------------------------------------------------------------------------------

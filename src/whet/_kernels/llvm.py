@@ -32,7 +32,7 @@ class VectorType(types.Type):
 
 
 INTS, FLOATS, DOUBLES = VectorType("int32"), VectorType("float32"), VectorType("float64")
-_WHOLE, _BITS = ir.IntType(32), ir.IntType(1)
+_WHOLE = ir.IntType(32)
 _ELEMENTS = {"int32": _WHOLE, "float32": ir.FloatType(), "float64": ir.DoubleType()}
 _OF_ARRAY = {types.uint32: INTS, types.int32: INTS, types.float32: FLOATS, types.float64: DOUBLES}
 
@@ -45,6 +45,16 @@ def _vector(kind: VectorType) -> ir.VectorType:
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: VectorType) -> None:
         super().__init__(manager, kind, _vector(kind))
+
+
+def _written(signature: Any, write: Callable[..., Any]) -> Any:
+    """What numba takes for an intrinsic: its signature, and code that `write` writes from the builder and arguments."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        value = write(builder, *arguments)
+        return context.get_dummy_value() if signature.return_type == types.void else value
+
+    return signature, generate
 
 
 @intrinsic
@@ -60,22 +70,17 @@ def address_of(typing: Any, array: Any) -> Any:
 @intrinsic
 def load_scalar(typing: Any, address: Any, index: Any) -> Any:
     """The entry at an index."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(builder.gep(arguments[0], [arguments[1]]))
-
-    return address.dtype(address, types.intp), generate
+    return _written(address.dtype(address, types.intp), lambda builder, at, i: builder.load(builder.gep(at, [i])))
 
 
 @intrinsic
 def load_pair(typing: Any, address: Any, index: Any) -> Any:
     """Two int32 as one int64, the first in its lower half."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), ir.IntType(64).as_pointer())
-        return builder.load(place, align=4)
+    def write(builder: Any, at: Any, i: Any) -> Any:
+        return builder.load(builder.bitcast(builder.gep(at, [i]), ir.IntType(64).as_pointer()), align=4)
 
-    return types.int64(address, types.intp), generate
+    return _written(types.int64(address, types.intp), write)
 
 
 def _eight(builder: Any, address: Any, index: Any, kind: VectorType) -> Any:
@@ -87,34 +92,26 @@ def _eight(builder: Any, address: Any, index: Any, kind: VectorType) -> Any:
 def load(typing: Any, address: Any, index: Any) -> Any:
     """Eight entries from an index on."""
     kind = _OF_ARRAY[address.dtype]
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(_eight(builder, arguments[0], arguments[1], kind), align=4)
-
-    return kind(address, types.intp), generate
+    return _written(
+        kind(address, types.intp), lambda builder, at, i: builder.load(_eight(builder, at, i, kind), align=4)
+    )
 
 
 @intrinsic
 def store(typing: Any, address: Any, index: Any, vector: Any) -> Any:
     """Write eight entries from an index on."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[2], _eight(builder, arguments[0], arguments[1], signature.args[2]), align=4)
-        return context.get_dummy_value()
-
-    return types.void(address, types.intp, vector), generate
+    return _written(
+        types.void(address, types.intp, vector),
+        lambda builder, at, i, entries: builder.store(entries, _eight(builder, at, i, vector), align=4),
+    )
 
 
 @intrinsic
 def broadcast(typing: Any, number: Any) -> Any:
     """A number in all eight places."""
     kind = {types.float32: FLOATS, types.float64: DOUBLES}.get(number, INTS)
-    whole = kind is INTS
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _repeated(builder, arguments[0], kind)
-
-    return kind(types.int32 if whole else number), generate
+    argument = types.int32 if kind is INTS else number
+    return _written(kind(argument), lambda builder, value: _repeated(builder, value, kind))
 
 
 def _binary(name: str) -> Any:
@@ -122,11 +119,8 @@ def _binary(name: str) -> Any:
 
     @intrinsic
     def operation(typing: Any, a: Any, b: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            prefix = "" if signature.args[0] == INTS or name in ("and_", "lshr") else "f"
-            return getattr(builder, prefix + name)(*arguments)
-
-        return a(a, b), generate
+        prefix = "" if a == INTS or name in ("and_", "lshr") else "f"
+        return _written(a(a, b), lambda builder, *pair: getattr(builder, prefix + name)(*pair))
 
     return operation
 
@@ -134,11 +128,11 @@ def _binary(name: str) -> Any:
 def _comparison(sign: str) -> Any:
     @intrinsic
     def operation(typing: Any, a: Any, b: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            compare = builder.icmp_signed if signature.args[0] == INTS else builder.fcmp_ordered
-            return builder.sext(compare(sign, *arguments), _vector(INTS))
+        def write(builder: Any, *pair: Any) -> Any:
+            compare = builder.icmp_signed if a == INTS else builder.fcmp_ordered
+            return builder.sext(compare(sign, *pair), _vector(INTS))
 
-        return INTS(a, b), generate
+        return _written(INTS(a, b), write)
 
     return operation
 
@@ -146,10 +140,8 @@ def _comparison(sign: str) -> Any:
 def _conversion(name: str, source: VectorType, target: VectorType) -> Any:
     @intrinsic
     def operation(typing: Any, vector: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return getattr(builder, name)(arguments[0], _vector(target))
-
-        return (target(source), generate) if vector == source else None
+        written = _written(target(source), lambda builder, value: getattr(builder, name)(value, _vector(target)))
+        return written if vector == source else None
 
     return operation
 
@@ -157,60 +149,61 @@ def _conversion(name: str, source: VectorType, target: VectorType) -> Any:
 @intrinsic
 def select(typing: Any, mask: Any, a: Any, b: Any) -> Any:
     """Entries of a where the mask is set, of b elsewhere."""
+    return _written(a(INTS, a, a), lambda builder, chosen, *pair: builder.select(_is_negative(builder, chosen), *pair))
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        chosen = builder.icmp_signed("<", arguments[0], ir.Constant(_vector(INTS), None))
-        return builder.select(chosen, *arguments[1:])
 
-    return a(INTS, a, a), generate
+def _is_negative(builder: Any, mask: Any) -> Any:
+    return builder.icmp_signed("<", mask, ir.Constant(_vector(INTS), None))
 
 
 @intrinsic
 def mask_bits(typing: Any, mask: Any) -> Any:
     """One bit for each entry of a mask, the first in the lowest bit."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        chosen = builder.icmp_signed("<", arguments[0], ir.Constant(_vector(INTS), None))
-        return builder.zext(builder.bitcast(chosen, ir.IntType(SIMD_WIDTH)), ir.IntType(64))
+    def write(builder: Any, chosen: Any) -> Any:
+        bits = builder.bitcast(_is_negative(builder, chosen), ir.IntType(SIMD_WIDTH))
+        return builder.zext(bits, ir.IntType(64))
 
-    return types.int64(INTS), generate
+    return _written(types.int64(INTS), write)
 
 
 @intrinsic
 def square_root(typing: Any, vector: Any) -> Any:
     """Square roots of float64."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def write(builder: Any, value: Any) -> Any:
         kind = ir.FunctionType(_vector(DOUBLES), [_vector(DOUBLES)])
         function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{SIMD_WIDTH}f64")
-        return builder.call(function, arguments)
+        return builder.call(function, [value])
 
-    return DOUBLES(DOUBLES), generate
+    return _written(DOUBLES(DOUBLES), write)
+
+
+_EIGHT_BYTES = ir.VectorType(ir.IntType(8), SIMD_WIDTH)
+
+
+def _bytes_at(builder: Any, address: Any, index: Any) -> Any:
+    return builder.bitcast(builder.gep(address, [index]), _EIGHT_BYTES.as_pointer())
 
 
 @intrinsic
 def load_bytes(typing: Any, address: Any, index: Any) -> Any:
     """Eight bytes from an index on, as int32."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        few = ir.VectorType(ir.IntType(8), SIMD_WIDTH)
-        place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), few.as_pointer())
-        return builder.zext(builder.load(place, align=1), _vector(INTS))
+    def write(builder: Any, at: Any, i: Any) -> Any:
+        return builder.zext(builder.load(_bytes_at(builder, at, i), align=1), _vector(INTS))
 
-    return INTS(address, types.intp), generate
+    return _written(INTS(address, types.intp), write)
 
 
 @intrinsic
 def store_bytes(typing: Any, address: Any, index: Any, vector: Any) -> Any:
     """Write eight int32 from 0 to 255 as bytes from an index on."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        few = ir.VectorType(ir.IntType(8), SIMD_WIDTH)
-        place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), few.as_pointer())
-        builder.store(builder.trunc(arguments[2], few), place, align=1)
-        return context.get_dummy_value()
+    def write(builder: Any, at: Any, i: Any, entries: Any) -> Any:
+        return builder.store(builder.trunc(entries, _EIGHT_BYTES), _bytes_at(builder, at, i), align=1)
 
-    return types.void(address, types.intp, INTS), generate
+    return _written(types.void(address, types.intp, INTS), write)
 
 
 @intrinsic
@@ -219,25 +212,24 @@ def transpose_bytes(typing: Any, source: Any, first: Any, line: Any, target: Any
 
     Pairs of rows are interleaved three times: what is four rows apart, then two, then one.
     """
-    few, wide = ir.VectorType(ir.IntType(8), SIMD_WIDTH), ir.VectorType(_WHOLE, SIMD_WIDTH)
+    wide = ir.VectorType(_WHOLE, SIMD_WIDTH)
     lower = ir.Constant(wide, [i // 2 + SIMD_WIDTH * (i % 2) for i in range(SIMD_WIDTH)])
     upper = ir.Constant(wide, [SIMD_WIDTH // 2 + i // 2 + SIMD_WIDTH * (i % 2) for i in range(SIMD_WIDTH)])
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def write(
+        builder: Any, from_at: Any, from_first: Any, from_line: Any, to_at: Any, to_first: Any, to_line: Any
+    ) -> None:
         def place(address: Any, begin: Any, stride: Any, i: int) -> Any:
-            index = builder.add(begin, builder.mul(stride, ir.Constant(ir.IntType(64), i)))
-            return builder.bitcast(builder.gep(address, [index]), few.as_pointer())
+            return _bytes_at(builder, address, builder.add(begin, builder.mul(stride, ir.Constant(ir.IntType(64), i))))
 
-        from_address, from_first, from_line, to_address, to_first, to_line = arguments
-        rows = [builder.load(place(from_address, from_first, from_line, i), align=1) for i in range(SIMD_WIDTH)]
+        rows = [builder.load(place(from_at, from_first, from_line, i), align=1) for i in range(SIMD_WIDTH)]
         for _ in range(3):
             pairs = [(rows[i], rows[i + SIMD_WIDTH // 2]) for i in range(SIMD_WIDTH // 2)]
             rows = [builder.shuffle_vector(*pair, half) for pair in pairs for half in (lower, upper)]
         for i, row in enumerate(rows):
-            builder.store(row, place(to_address, to_first, to_line, i), align=1)
-        return context.get_dummy_value()
+            builder.store(row, place(to_at, to_first, to_line, i), align=1)
 
-    return types.void(source, types.intp, types.intp, target, types.intp, types.intp), generate
+    return _written(types.void(source, types.intp, types.intp, target, types.intp, types.intp), write)
 
 
 def _rearranged(builder: Any, a: Any, b: Any, places: list[int]) -> Any:
@@ -249,23 +241,19 @@ def _rearranged(builder: Any, a: Any, b: Any, places: list[int]) -> Any:
 def prefix_sum(typing: Any, vector: Any) -> Any:
     """Each entry plus all before it."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        total, zero = arguments[0], ir.Constant(_vector(INTS), None)
+    def write(builder: Any, total: Any) -> Any:
         for shift in (1, 2, 4):
             places = [i - shift if i >= shift else SIMD_WIDTH for i in range(SIMD_WIDTH)]
-            total = builder.add(total, _rearranged(builder, total, zero, places))
+            total = builder.add(total, _rearranged(builder, total, ir.Constant(_vector(INTS), None), places))
         return total
 
-    return INTS(INTS), generate
+    return _written(INTS(INTS), write)
 
 
 def _arrangement(places: list[int]) -> Any:
     @intrinsic
     def operation(typing: Any, a: Any, b: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return _rearranged(builder, arguments[0], arguments[1], places)
-
-        return INTS(INTS, INTS), generate
+        return _written(INTS(INTS, INTS), lambda builder, a, b: _rearranged(builder, a, b, places))
 
     return operation
 
@@ -334,8 +322,8 @@ class _Node:
 def _repeated(builder: Any, number: Any, kind: VectorType) -> Any:
     """A number in all eight places."""
     undefined = ir.Constant(_vector(kind), ir.Undefined)
-    one = builder.insert_element(undefined, number, ir.Constant(_WHOLE, 0))
-    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_WHOLE, SIMD_WIDTH), None))
+    first = builder.insert_element(undefined, number, ir.Constant(_WHOLE, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_WHOLE, SIMD_WIDTH), None))
 
 
 def _constant(number: int) -> Any:
@@ -346,13 +334,12 @@ def _constant(number: int) -> Any:
 def weighted_corners(typing: Any, sums: Any, place: Any, nodes: Any, corners: Any, weights: Any) -> Any:
     """Weighted sum of three corners, modulo 2^32: places in columns from `corners` on, weights from `weights` on."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        at, first, rows, corners_at, weights_at = arguments
+    def write(builder: Any, at: Any, first: Any, rows: Any, corners_at: Any, weights_at: Any) -> Any:
         node = _Node(builder, at, first, rows)
         terms = [builder.mul(node.corner(corners_at, k), node.repeated(weights_at, k)) for k in range(3)]
         return builder.add(builder.add(terms[0], terms[1]), terms[2])
 
-    return INTS(sums, types.intp, nodes, types.intp, types.intp), generate
+    return _written(INTS(sums, types.intp, nodes, types.intp, types.intp), write)
 
 
 @intrinsic
@@ -362,8 +349,7 @@ def has_code(typing: Any, sums: Any, place: Any, nodes: Any, corners: Any, subse
     Places of 4 x 4 corners are in columns from `corners` on, the words from `subset` on.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        at, first, rows, corners_at, subset_at = arguments
+    def write(builder: Any, at: Any, first: Any, rows: Any, corners_at: Any, subset_at: Any) -> Any:
         node = _Node(builder, at, first, rows)
         lines = [[node.corner(corners_at, 4 * i + j) for j in range(4)] for i in range(4)]
         strips = [[builder.sub(low, high) for high, low in zip(*pair, strict=True)] for pair in pairwise(lines)]
@@ -376,20 +362,16 @@ def has_code(typing: Any, sums: Any, place: Any, nodes: Any, corners: Any, subse
         for bit, block in enumerate((beside[0], below[0], below[1], below[2], beside[2])):
             is_set = builder.icmp_signed(">=", block, beside[1])
             number = builder.or_(number, builder.select(is_set, _constant(1 << bit), _constant(0)))
-        found = builder.and_(builder.lshr(words[0], number), _constant(1))
-        return builder.sub(_constant(0), found)
+        is_in = builder.and_(builder.lshr(words[0], number), _constant(1))
+        return builder.sub(_constant(0), is_in)
 
-    return INTS(sums, types.intp, nodes, types.intp, types.intp), generate
+    return _written(INTS(sums, types.intp, nodes, types.intp, types.intp), write)
 
 
 @intrinsic
 def popcount(typing: Any, word: Any) -> Any:
     """The number of ones in a word: the processor's own instruction, or vectors of them in a loop."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return types.uint64(types.uint64), generate
+    return _written(types.uint64(types.uint64), lambda builder, value: builder.ctpop(value))
 
 
 @intrinsic
@@ -400,14 +382,13 @@ def as_float(typing: Any, number: Any) -> Any:
     2^52 + n: an OR and a subtraction. Products with co-occurrences become 1.7 times faster.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        (value,) = arguments
+    def write(builder: Any, value: Any) -> Any:
         if number == types.float64:
             return value
         bits = builder.or_(value, value.type(0x4330000000000000))
         return builder.fsub(builder.bitcast(bits, ir.DoubleType()), ir.DoubleType()(2.0**52))
 
-    return types.float64(number), generate
+    return _written(types.float64(number), write)
 
 
 @intrinsic

@@ -4,9 +4,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whet._kernels.images import RUN, integrate_row
 from whet._kernels.jit import (
     HAS_SIMD,
     SIMD_WIDTH,
@@ -20,12 +18,10 @@ from whet._kernels.jit import (
     store,
     take,
 )
-from whet._kernels.trees import Found, SimdTrees, scan_row
-from whet._kernels.windows import Windows
-
-Pixels = NDArray[np.uint8]
-Int32s = NDArray[np.int32]
-Int64s = NDArray[np.int64]
+from whet._kernels.opencv_trees import Accepted, SimdTrees, scan_row
+from whet._kernels.pixel_sums import RUN, integrate_row
+from whet._kernels.window_sums import Windows
+from whet.arrays import Float32s, Floats, Int32s, Int64s, Pixels, UInt32s
 
 # Weights are multiples of 1/256 along each side.
 ONE = 256
@@ -113,21 +109,6 @@ def resize_row(
     mix_columns(mixed, sources, weights, out)
 
 
-@kernel
-def resize_image(image: Pixels, out: Pixels) -> None:
-    """Fill `out` (rows, columns) with the image in its size."""
-    height, width = out.shape
-    sources, weights = np.empty(width, np.int32), np.empty(width, np.int64)
-    column_sources(image.shape[1], sources, weights)
-    mixed = np.empty(image.shape[1] + 1, np.int32)
-    for y in range(height):
-        resize_row(image, y, height, sources, weights, mixed, out[y])
-
-
-UInt32s = NDArray[np.uint32]
-Floats = NDArray[np.float64]
-
-
 class Band(NamedTuple):
     """Rows of windows of a level; a row of the table of bands."""
 
@@ -148,17 +129,16 @@ class Steps(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """What a thread works in."""
+    """What a thread works in, besides the channels."""
 
-    channels: NDArray[np.uint32]  # (most rows + 1, channels, line)
     pixels: Pixels
     mixed: Int32s
     sources: Int32s
     weights: Int64s
     tilted: UInt32s
     reached: Int32s
-    factors: NDArray[np.float32]
-    found: Found
+    factors: Float32s
+    accepted: Accepted
 
 
 @partial(kernel, nogil=HAS_SIMD)  # the scalar `take` is not atomic
@@ -176,36 +156,43 @@ def scan_bands(
     Returns accepted windows (n, 3), band, row and column in it, each band's from the top left, and their last sums.
     `channels` (most rows + 1, 1 to 3, line) is written over.
     """
-    buffers = buffers_of(image.shape[1], channels, steps.one.largest)
+    buffers = buffers_of(image.shape[1], steps.one.largest)
+    pixels, tilted, accepted = buffers.pixels, buffers.tilted, buffers.accepted
+    sums, stride = channels.reshape(channels.size), channels.shape[1] * channels.shape[2]
+    squares = sums[channels.shape[2] if channels.shape[1] > 1 else 0 :]
     area = (window[0] - 2) * (window[1] - 2)
-    places, scores, found = np.empty((64, 3), np.int64), np.empty(64), 0
+    places, scores, kept = np.empty((64, 3), np.int64), np.empty(64), 0
     number = take(counter)
     while number < len(bands):
-        band = band_of(bands, number)
+        b = bands[number]
+        band = Band(b[0], b[1], b[2], b[3], b[4], b[5])
         trees = steps.one if band.step == 1 else steps.two
-        stride = channels.shape[1] * channels.shape[2]
         windows = Windows(band.rows, band.columns, band.step * stride, steps.inner[band.step - 1], area, min_sigma)
-        begin_band(image, band, buffers)
+        sources, weights = buffers.sources[: band.width], buffers.weights[: band.width]
+        column_sources(image.shape[1], sources, weights)
+        pixels[band.width :] = 0
+        channels[0] = 0
+        tilted[:] = 0
         for y in range((band.rows - 1) * band.step + window[0]):
-            make_row(image, band, y, buffers)
+            resize_row(image, band.first * band.step + y, band.height, sources, weights, buffers.mixed, pixels)
+            integrate_row(pixels, band.width, band.step, channels[y], channels[y + 1], tilted[:, : band.width + 2])
             first = y + 1 - window[0]
             if first >= 0 and first % band.step == 0:
-                n = _scan_row(first * stride, windows, trees, buffers)
-                places, scores = _with_room(places, scores, found + n)
+                n = scan_row(sums, squares, first * stride, windows, trees, buffers.reached, buffers.factors, accepted)
+                places, scores = _with_room(places, scores, kept + n)
                 for i in range(n):
-                    column = buffers.found.places[i] - first * stride
-                    places[found, 0], places[found, 1], places[found, 2] = number, first // band.step, column
-                    scores[found] = buffers.found.scores[i]
-                    found += 1
+                    column = accepted.places[i] - first * stride
+                    places[kept, 0], places[kept, 1], places[kept, 2] = (number, first // band.step, column)
+                    scores[kept] = accepted.scores[i]
+                    kept += 1
         number = take(counter)
-    return places[:found].copy(), scores[:found].copy()
+    return places[:kept].copy(), scores[:kept].copy()
 
 
 @kernel
-def buffers_of(width: int, channels: UInt32s, largest: int) -> Buffers:
+def buffers_of(width: int, largest: int) -> Buffers:
     """Room for images of a width and trees of `largest` nodes."""
     return Buffers(
-        channels,
         np.zeros(width + RUN, np.uint8),
         np.empty(width + 1, np.int32),
         np.empty(width, np.int32),
@@ -213,41 +200,8 @@ def buffers_of(width: int, channels: UInt32s, largest: int) -> Buffers:
         np.empty((3, width + 2), np.uint32),
         np.empty(SIMD_WIDTH * largest, np.int32),
         np.ones(SIMD_WIDTH, np.float32),
-        Found(np.empty(width, np.uint32), np.empty(width)),
+        Accepted(np.empty(width, np.uint32), np.empty(width)),
     )
-
-
-@kernel
-def band_of(bands: Int64s, number: int) -> Band:
-    """A row of the table."""
-    b = bands[number]
-    return Band(b[0], b[1], b[2], b[3], b[4], b[5])
-
-
-@kernel
-def begin_band(image: Pixels, band: Band, buffers: Buffers) -> None:
-    """Prepare for the first row of a band."""
-    column_sources(image.shape[1], buffers.sources[: band.width], buffers.weights[: band.width])
-    buffers.pixels[band.width :] = 0
-    buffers.channels[0] = 0
-    buffers.tilted[:] = 0
-
-
-@kernel
-def make_row(image: Pixels, band: Band, y: int, buffers: Buffers) -> None:
-    """Pixels and integrals of row y of a band."""
-    sources, weights = buffers.sources[: band.width], buffers.weights[: band.width]
-    resize_row(image, band.first * band.step + y, band.height, sources, weights, buffers.mixed, buffers.pixels)
-    above, here = buffers.channels[y], buffers.channels[y + 1]
-    integrate_row(buffers.pixels, band.width, band.step, above, here, buffers.tilted[:, : band.width + 2])
-
-
-@kernel
-def _scan_row(start: int, windows: Windows, trees: SimdTrees, buffers: Buffers) -> int:
-    channels = buffers.channels
-    sums = channels.reshape(channels.size)
-    squares = sums[channels.shape[2] if channels.shape[1] > 1 else 0 :]
-    return scan_row(sums, squares, start, windows, trees, buffers.reached, buffers.factors, buffers.found)
 
 
 @kernel

@@ -29,9 +29,7 @@ def convert(
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", parser=path_or_url, help="Annotations to read: a file or a directory.")
     ],
-    target: Annotated[
-        Path, typer.Argument(metavar="TARGET", help="File (coco, csv) or directory (other formats) to write.")
-    ],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="File or directory to write.")],
     from_: Annotated[
         AnnotationFormat | None, typer.Option("--from", help="Format of SOURCE (default: detect automatically).")
     ] = None,
@@ -45,7 +43,7 @@ def convert(
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print counts and problems as JSON.")] = False,
 ) -> None:
-    """Convert annotations between COCO, YOLO, Pascal VOC, OpenCV, CSV and directories of crops.
+    """Convert annotations between formats.
 
     \b
     coco    one JSON file                 csv     path,x,y,w,h[,label][,ignore]
@@ -66,26 +64,24 @@ def convert(
 
     place_to_write(target, to and to.value, replace=force)  # fails before the slow part
     with progress_bar("reading", hidden=quiet) as progress:
-        found = read_annotations(source, from_ and from_.value, images, progress)
+        annotations = read_annotations(source, from_ and from_.value, images, progress)
     if split is not None:
-        found = found.select_split(split)
+        annotations = annotations.select_split(split)
     if class_ is not None:
-        found = found.select(class_)
+        annotations = annotations.select(class_)
     with progress_bar("writing", hidden=quiet) as progress:
-        lost = write_annotations(found, target, to and to.value, replace=force, progress=progress)
-    problems = [*found.problems, *lost]
+        lost = write_annotations(annotations, target, to and to.value, replace=force, progress=progress)
+    problems = [*annotations.problems, *lost]
     if as_json:
-        counts = {"images": len(found), "boxes": found.n_boxes, "ignored": found.n_ignored, "classes": found.counts}
-        rows = [
-            {"kind": str(each.kind), "file": each.file, "line": each.line, "message": each.what} for each in problems
-        ]
-        written = {"source": str(source), "format": found.format, "target": str(target)}
-        say_json(written | counts | {"problems": rows}, indent=None)
+        counts = {"images": len(annotations), "boxes": annotations.n_boxes, "ignored": annotations.n_ignored}
+        rows = [{"kind": str(p.kind), "file": p.file, "line": p.line, "message": p.what} for p in problems]
+        written = {"source": str(source), "format": annotations.format, "target": str(target)}
+        say_json(written | counts | {"classes": annotations.counts, "problems": rows}, indent=None)
     else:
-        print_problems(skipped(found.problems) if quiet else problems)
+        print_problems(skipped(annotations.problems) if quiet else problems)
     if not as_json and not quiet:
-        say(f"Wrote {target}: {found.summary()} (from {found.format})")
-    if skipped(found.problems):
+        say(f"Wrote {target}: {annotations.summary()} (from {annotations.format})")
+    if skipped(annotations.problems):
         raise typer.Exit(ExitCode.SOME_SKIPPED)
 
 

@@ -1,16 +1,28 @@
-"""What a model has learned since it was trained: `whet log`, `export-corrections`, `unlearn` and `merge`."""
+"""What a model has learned since it was trained: `whet log`, `unlearn`, `refit`, `merge` and others."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.options import Force, Json, Model, ModelOut, Quiet, changed, check_output_file, is_model_file, model_out
+from whet.cli.options import (
+    Force,
+    Json,
+    Model,
+    ModelOut,
+    Quiet,
+    Threads,
+    changed,
+    check_output_file,
+    is_model_file,
+    model_out,
+)
 from whet.cli.output import (
     SHORT_ID,
     as_fields,
@@ -18,7 +30,9 @@ from whet.cli.output import (
     box_text,
     count_text,
     estimate_fields,
+    nothing_changed_on_ctrl_c,
     plural,
+    refit_bar,
     say,
     say_json,
     start,
@@ -27,8 +41,8 @@ from whet.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from whet.corrections.records import Record
     from whet.detector.detector import Detector
-    from whet.detector.records import Record
 
 # --- whet log, whet export-corrections --------------------------------------------------------------------------------
 
@@ -46,50 +60,45 @@ def log(model: Model, as_json: Json = False) -> None:
       whet log mine.whet --json | jq '.[] | select(.holds == false)'
     """
     start(quiet=True)
-    from whet.detector.storage import load_model
+    from whet.detector.storage import load
 
-    loaded = load_model(model)
-    several = isinstance(loaded, Mapping)
-    detectors = loaded if isinstance(loaded, Mapping) else {"": loaded}
-    failing = {name: {record.id for record in one.unsatisfied} for name, one in detectors.items()}
+    loaded = load(model)
+    detectors = {name: loaded.select(name) for name in loaded.classes}
+    failing = {name: {record.id for record in part.unsatisfied} for name, part in detectors.items()}
     if as_json:
-        rows = {name: [as_fields(each, failing[name]) for each in one.records] for name, one in detectors.items()}
-        say_json(rows if several else rows[""])
+        rows = {name: [as_fields(record, failing[name]) for record in part.records] for name, part in detectors.items()}
+        say_json(rows if len(rows) > 1 else next(iter(rows.values())))
         return
-    for name, one in detectors.items():
-        if several:
+    for name, part in detectors.items():
+        if len(detectors) > 1:
             say(f"class {name}:")
-        for line in _table(one.records, failing[name]):
+        for line in _table(part.records, failing[name]):
             say(line)
 
 
 def _table(records: Sequence[Record], unsatisfied: set[str]) -> Iterator[str]:
+    from whet.io.files import printable
+
     if not records:
         yield "No corrections"
         return
-    head: tuple[str, ...] = ("id", "time", "label", "file", "box", "windows", "holds", "note")
-    rows = [head, *(_row(record, record.id in unsatisfied) for record in records)]
-    if any(record.site for record in records):
-        sites = ["site", *(record.site for record in records)]
-        rows = [(*row[:-1], site, row[-1]) for row, site in zip(rows, sites, strict=True)]
-        head = rows[0]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    columns: dict[str, Callable[[Record], str]] = {
+        "id": lambda record: record.id[:SHORT_ID],
+        "time": lambda record: f"{record.made_at.astimezone():%Y-%m-%d %H:%M:%S}" if record.made_at else "",
+        "label": lambda record: record.kind_name,
+        "file": lambda record: printable(record.name),
+        "box": lambda record: box_text(record.box),
+        "windows": lambda record: str(len(record)),
+        "holds": lambda record: "" if record.kind != "correction" else "NO" if record.id in unsatisfied else "yes",
+        "site": lambda record: record.site,
+        "note": lambda record: printable(record.note),
+    }
+    if not any(record.site for record in records):
+        del columns["site"]
+    rows = [list(columns), *([text(record) for text in columns.values()] for record in records)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _row(record: Record, is_unsatisfied: bool) -> tuple[str, ...]:
-    from whet.io.files import printable
-
-    holds = "" if record.kind == "example" else "NO" if is_unsatisfied else "yes"
-    texts = (record.id[:SHORT_ID], _local_time(record), record.kind_name, printable(record.name), box_text(record))
-    return (*texts, str(len(record)), holds, printable(record.note))
-
-
-def _local_time(record: Record) -> str:
-    """The time at which a record was made, in the local time zone; empty if it is not known."""
-    time = record.made_at
-    return "" if time is None else time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def export_corrections(
@@ -112,7 +121,7 @@ def export_corrections(
       whet export-corrections door.whet -o door.json --force
     """
     start(quiet=quiet)
-    from whet.detector.records import as_coco
+    from whet.corrections.records import as_coco
     from whet.detector.storage import load
     from whet.io.files import write_atomically
 
@@ -182,11 +191,12 @@ def unlearn(
         for record in chosen:
             say(f"Unlearned {as_line(record)}")
         say(f"Wrote {target}: {count_text(remaining)} left")
+        say_refit(detector, target)
 
 
 def _chosen(detector: Detector, ids: list[str] | None, last: int | None, image: list[Path] | None) -> list[Record]:
     """The records that the options name; all of them without any option."""
-    from whet.detector.records import Records
+    from whet.corrections.records import Records
 
     records = detector.records
     if ids:
@@ -203,19 +213,94 @@ def _chosen(detector: Detector, ids: list[str] | None, last: int | None, image: 
 
 def _records_of_image(detector: Detector, path: Path) -> list[Record]:
     """The records of an image: of the same pixels, or else of the same file name; raises `RecordError` without any."""
-    from whet.detector.records import image_hash
+    from whet.corrections.records import image_hash
     from whet.errors import RecordError, UnreadableImageError
 
     try:
-        pixels = image_hash(detector.pixels(path))
+        hashes = {image_hash(shape.pixels(path)) for shape in detector.shapes()}
     except UnreadableImageError:  # it may have been deleted: its name is enough
-        pixels = ""
-    records = detector.records
-    found = [record for record in records if record.image == pixels]
-    found = found or [record for record in records if record.name == path.name]
-    if not found:
+        hashes = set()
+    by_pixels = [record for record in detector.records if record.image in hashes]
+    records = by_pixels or [record for record in detector.records if record.name == path.name]
+    if not records:
         raise RecordError(f"got --image {path}: the model has no record of it; `whet log MODEL` lists the images")
-    return found
+    return records
+
+
+# --- whet refit, whet strip -------------------------------------------------------------------------------------------
+
+
+def say_refit(detector: Detector, target: Path) -> None:
+    """Say that a refit is due."""
+    if detector.needs_refit:
+        say(f"The model itself is as before. To make it again from what is left: whet refit {shlex.quote(str(target))}")
+
+
+def refit(
+    model: Model,
+    out: ModelOut = None,
+    force: Force = False,
+    threads: Threads = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make a model again from its samples: those of the training, and of all that was learned since.
+
+    whet learn does this by itself. Use this command after whet unlearn, whet merge or whet learn --no-refit. The result
+    depends on the set of samples alone: the same for any order of learning, and as if nothing unlearned had ever been
+    learned. No images are needed. The model keeps small crops of objects and backgrounds for this; whet strip
+    removes them.
+
+    \b
+    Examples:
+      whet refit both.whet
+      whet refit mine.whet --out better.whet
+      whet refit mine.whet --json
+    """
+    start(quiet=quiet)
+    from whet.detector.storage import load
+
+    target = model_out(model, out, force=force)
+    made = load(model)
+    with nothing_changed_on_ctrl_c(), refit_bar(hidden=quiet) as progress:
+        update = made.refit(threads=threads, progress=progress)
+    with changed(model, target) as detector:
+        detector.take_refit(made)
+    if as_json:
+        estimates = {"before": estimate_fields(update.before), "after": estimate_fields(update.after)}
+        say_json({"estimate": estimates, "unsatisfied": len(update.unsatisfied), "model": str(target)})
+    elif not quiet:
+        if update.before is not None and update.after is not None:
+            say(f"On other images before: {update.before}")
+            say(f"On other images after:  {update.after}")
+        for line in unsatisfied_lines(update.unsatisfied):
+            say(line)
+        say(f"Wrote {target}")
+
+
+def strip(
+    model: Model,
+    out: ModelOut = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Remove the samples from a model: small crops of objects and backgrounds that refits need.
+
+    The model detects as before, and can be corrected; what it learns from then on does not reach other images. This
+    cannot be undone.
+
+    \b
+    Examples:
+      whet strip mine.whet --out public.whet
+      whet strip mine.whet
+    """
+    start(quiet=quiet)
+    target = model_out(model, out, force=force)
+    with changed(model, target) as detector:
+        detector.strip()
+        size = len(detector.to_bytes())
+    if not quiet:
+        say(f"Wrote {target}: {size / 1e6:.2f} MB, without samples")
 
 
 # --- whet merge -------------------------------------------------------------------------------------------------------
@@ -246,6 +331,7 @@ def merge(
     """
     start(quiet=quiet)
     from whet.detector.storage import load
+    from whet.errors import CannotMergeError
 
     files = [Path(name).resolve() if is_model_file(name) else name for name in (model, *others)]
     twice = next((name for name, n in Counter(map(str, files)).items() if n > 1), None)
@@ -254,38 +340,38 @@ def merge(
     target = model_out(model, out, force=force)
     loaded = [load(name) for name in others]
     with changed(model, target) as detector:
-        sources = [(model, detector.copy()), *zip(others, loaded, strict=True)]
-        for name, other in sources[1:]:
-            _check_base(detector, other, model, name)
+        sources = {model: detector.copy(), **dict(zip(others, loaded, strict=True))}
+        ours, *theirs = (", ".join(shape.base_id[:12] for shape in part.shapes()) for part in sources.values())
+        for name, bases in zip(others, theirs, strict=True):
+            if bases != ours:
+                raise CannotMergeError(
+                    f"{name} has another base ({bases}) than {model} ({ours}); expected copies of one detector. "
+                    "Nothing was written"
+                )
         detector.merge(*loaded)
-    n_all, merged = sum(len(one.records) for _, one in sources), len(detector.records)
+    n_shared = sum(len(part.records) for part in sources.values()) - len(detector.records)
+    unsatisfied = detector.unsatisfied
     if as_json:
-        parts = [_fields(name, one) for name, one in sources]
-        result = {"merged": _fields(str(target), detector), "sources": parts, "shared": n_all - merged}
-        unsatisfied = detector.unsatisfied
-        result["unsatisfied"] = [as_fields(record, [record.id]) for record in unsatisfied]
-        say_json(result)
+        say_json(
+            {
+                "merged": _fields(str(target), detector),
+                "sources": [_fields(name, part) for name, part in sources.items()],
+                "shared": n_shared,
+                "unsatisfied": [as_fields(record, [record.id]) for record in unsatisfied],
+            }
+        )
     elif not quiet:
-        for name, one in sources:
-            say(f"{name}: {count_text(one.records)}")
-        say(f"Wrote {target}: {count_text(detector.records)} ({n_all - merged:,} shared)")
-        for line in unsatisfied_lines(detector.unsatisfied):
+        for name, part in sources.items():
+            say(f"{name}: {count_text(part.records)}")
+        say(f"Wrote {target}: {count_text(detector.records)} ({n_shared:,} shared)")
+        for line in unsatisfied_lines(unsatisfied):
             say(line)
-    n_counted = sum(not one.counts.is_empty for _, one in sources)
+        say_refit(detector, target)
+    n_counted = sum(any(shape.counts is not None for shape in part.shapes()) for part in sources.values())
     if n_counted > 1 and not quiet:
         warn(
             f"Warning: {plural(n_counted, 'model has', 'models have')} samples without records; those from before the "
             "models were copied count twice. Use whet learn, which keeps records, to avoid this"
-        )
-
-
-def _check_base(detector: Detector, other: Detector, model: str, name: str) -> None:
-    from whet.errors import CannotMergeError
-
-    if other.base_id != detector.base_id:
-        raise CannotMergeError(
-            f"{name} has another base ({other.base_id[:12]}) than {model} ({detector.base_id[:12]}); expected copies "
-            "of one detector. Nothing was written"
         )
 
 

@@ -16,7 +16,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Output directory.")] = Path("demo-out"),
     seed: Seed = 0,
 ) -> None:
-    """Run a short demonstration: correct a face detector, train a van detector, learn digits online.
+    """Run a short demonstration: correct a face detector, train a van detector, learn more, learn digits online.
 
     Needs the extra 'demo' (pip install 'whet[demo]'). Takes about a minute.
 
@@ -25,26 +25,27 @@ def demo(
       whet demo
       whet demo --out images --seed 1
     """
-    from whet.demo import objects as vans
-    from whet.demo.online import correct_faces, draw_corrections, draw_digits, learn_digits
+    from whet.demo.drawn_vans import learn_more_vans, train_on_vans
+    from whet.demo.faces_digits import correct_faces, learn_digits
     from whet.io.files import prepared_folder
     from whet.plots import figure
 
     figure.check_installed()
     prepared_folder(out)
     start()
-    corrections = correct_faces()
-    typer.echo("1. Correct the bundled face detector")
-    typer.echo(corrections.summary())
-    typer.echo(f"Wrote {', '.join(map(str, draw_corrections(corrections, out)))}\n")
+    summary, files = correct_faces(out)
+    typer.echo(f"1. Correct the bundled face detector\n{summary}")
+    typer.echo(f"Wrote {', '.join(map(str, files))}\n")
     typer.echo("2. Train a detector of your own and correct it")
     with progress_bar("training on vans") as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        own = vans.run(out, progress, seed)
-    typer.echo(own.summary())
-    typer.echo(f"Wrote {', '.join(map(str, own.files))}; images, annotations and models: {out / 'vans'}/\n")
-    typer.echo("3. Classify digits online, one sample at a time")
+        summary, files = train_on_vans(out, seed, progress)
+    typer.echo(f"{summary}\nWrote {', '.join(map(str, files))}; images, annotations and models: {out / 'vans'}/\n")
+    typer.echo("3. Learn more vans: remembered at once, learned everywhere after some seconds")
+    with progress_bar("learning vans") as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        typer.echo(f"{learn_more_vans(out, seed, progress)}\n")
+    typer.echo("4. Classify digits online, one sample at a time")
     with progress_bar("learning digits") as progress:
-        learning = learn_digits(seed, progress)
-    typer.echo(learning.summary())
-    typer.echo(f"Wrote {draw_digits(learning, out)}")
+        summary, file = learn_digits(out, seed, progress)
+    typer.echo(f"{summary}\nWrote {file}")

@@ -11,34 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.options import (
-    Images,
-    MaxSize,
-    MinScore,
-    MinSize,
-    Model,
-    NWorkers,
-    Quiet,
-    ScaleFactor,
-    Scheduler,
-    Step,
-    Threads,
-    parse_min_score,
-    scan_options,
-    usage_errors,
-    workers_of,
-)
+from whet.cli import options
 from whet.cli.output import exit_if_skipped, plural, progress_bar, say, start, write_text
 
 if TYPE_CHECKING:
-    from whet.cascade.detections import Detections
     from whet.errors import UnreadableImageError
     from whet.evaluation.runs import DetectedImage
+    from whet.images.detections import Detections
     from whet.plots.drawing import DrawnFolder
 
 
 class Format(StrEnum):
-    """The layouts of `whet.io.detections`, listed here so that help needs no imports."""
+    """The layouts of `whet.io.detection_files`, listed here so that help needs no imports."""
 
     text = "text"
     json = "json"
@@ -57,16 +41,16 @@ def format_of(out: Path | None) -> Format:
 
 
 def detect(
-    model: Model,
-    images: Images,
-    min_score: MinScore = None,
+    model: options.Model,
+    images: options.Images,
+    min_score: options.MinScore = None,
     max_detections: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Keep the N highest-scoring detections per image.")
     ] = None,
-    min_size: MinSize = None,
-    max_size: MaxSize = None,
-    scale_factor: ScaleFactor = 1.2,
-    step: Step = 1,
+    min_size: options.MinSize = None,
+    max_size: options.MaxSize = None,
+    scale_factor: options.ScaleFactor = 1.2,
+    step: options.Step = 1,
     fast: Annotated[
         bool | None,
         typer.Option(
@@ -87,10 +71,10 @@ def detect(
     ids: Annotated[
         Path | None, typer.Option(metavar="FILE", help="COCO file with the image ids for --format coco.")
     ] = None,
-    threads: Threads = None,
-    scheduler: Scheduler = None,
-    n_workers: NWorkers = None,
-    quiet: Quiet = False,
+    threads: options.Threads = None,
+    scheduler: options.Scheduler = None,
+    n_workers: options.NWorkers = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Detect objects in images and print their boxes and scores.
 
@@ -108,30 +92,30 @@ def detect(
       find . -name '*.jpg' | whet detect face - --json | jq '.[].boxes'
     """
     start(quiet=quiet)
-    from whet.detector.storage import load_model
+    from whet.detector.storage import load
     from whet.evaluation.runs import detect_many
-    from whet.io.detections import PIECEMEAL, Layout, coco_categories, coco_ids, ids_of, pieces
-    from whet.io.images import find_images
+    from whet.io.detection_files import PIECEMEAL, Layout, coco_categories, coco_ids, ids_of, pieces
+    from whet.io.image_files import find_images
+    from whet.plots.drawing import DrawnFolder
 
     if as_json and layout not in (None, Format.json):
         raise typer.BadParameter(f"got --json and --format {layout}; choose one")
     chosen = Layout.json if as_json else Layout((layout or format_of(out)).value)
     if ids is not None and chosen is not Layout.coco:
         raise typer.BadParameter(f"got --ids {ids} with --format {chosen}; expected --format coco")
-    detector = load_model(model)
+    detector = load(model)
     paths = find_images(images, sys.stdin)
     # Numbered by position among all images, so that a skipped image does not renumber the others.
     numbers = {path: n for n, path in enumerate(paths, start=1)} if ids is None else ids_of(paths, coco_ids(ids))
-    drawings = None if draw is None else _drawings(draw, paths)
-    with usage_errors(), workers_of(scheduler, n_workers, threads, quiet=quiet) as workers:
+    drawings = None if draw is None else DrawnFolder(draw, paths)
+    with options.usage_errors(), options.workers_of(scheduler, n_workers, threads, quiet=quiet) as workers:
         run = detect_many(
             detector,
             paths,
             workers=workers,
-            min_score=parse_min_score(min_score),
             max_detections=max_detections,
             fast=fast,
-            **scan_options(min_size, max_size, scale_factor, step, threads),
+            **options.scan_options(min_size, max_size, scale_factor, step, threads, min_score),
         )
         # Lines that appear one by one on a terminal are progress enough, and a bar would be mixed up with them.
         is_streaming = out is None and chosen in PIECEMEAL and sys.stdout.isatty()
@@ -147,12 +131,6 @@ def detect(
     exit_if_skipped(results.errors, len(paths))
 
 
-def _drawings(folder: Path, paths: list[Path]) -> DrawnFolder:
-    from whet.plots.drawing import DrawnFolder
-
-    return DrawnFolder(folder, paths)
-
-
 @dataclass
 class _Results:
     """Counts the detections on their way from the scan to the output, collects errors and draws the images."""
@@ -166,14 +144,14 @@ class _Results:
         """Detections in the readable images; their windows, which take far more memory, are dropped."""
         import numpy as np
 
-        from whet.cascade.detections import FiredWindows
+        from whet.images.detections import FiredWindows
 
-        for number, one in enumerate(run, start=1):
-            if one.error is not None:
-                self.errors.append(one.error)
-            if one.found is not None:
-                self.n_boxes += len(one.found)
+        for number, image in enumerate(run, start=1):
+            if image.error is not None:
+                self.errors.append(image.error)
+            if image.found is not None:
+                self.n_boxes += len(image.found)
                 if self.drawings is not None:
-                    self.drawings.add(one.path, one.found)
-                yield one.path, replace(one.found, windows=FiredWindows(), group=np.empty(0, np.intp))
+                    self.drawings.add(image.path, image.found)
+                yield image.path, replace(image.found, windows=FiredWindows(), group=np.empty(0, np.intp))
             self.progress(number)

@@ -3,46 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.inputs import AnnotationOptions, skipped
-from whet.cli.options import (
-    Class,
-    ExitCode,
-    Force,
-    FormatOption,
-    ImageFolder,
-    Json,
-    MaxSize,
-    MinScore,
-    MinSize,
-    Model,
-    NWorkers,
-    Quiet,
-    ScaleFactor,
-    Scheduler,
-    Seed,
-    Split,
-    Step,
-    Threads,
-    is_model_file,
-    model_out,
-    parse_min_score,
-    path_or_url,
-    scan_options,
-    usage_errors,
-    workers_of,
-)
+from whet.cli import inputs, options
 from whet.cli.output import exit_if_skipped, finite_or_none, plural, progress_bar, rounded, say, say_json, start, warn
-from whet.cli.training import advice_lines, advice_table, error_lines, errors_table
+from whet.cli.train_report import advice_lines, advice_table, error_lines, errors_table
 
 if TYPE_CHECKING:
-    from whet.detector.classes import MultiClassDetector
     from whet.detector.detector import Detector
     from whet.evaluation.runs import EvaluationRun
 
@@ -52,26 +25,28 @@ MIN_IMAGES = 30
 
 
 def evaluate(
-    model: Model,
+    model: options.Model,
     annotations: Annotated[
         Path,
-        typer.Argument(metavar="ANNOTATIONS", parser=path_or_url, help="Annotated images: a file or a directory."),
+        typer.Argument(
+            metavar="ANNOTATIONS", parser=options.path_or_url, help="Annotated images: a file or a directory."
+        ),
     ],
-    format: FormatOption = None,
-    images: ImageFolder = None,
-    class_: Class = None,
-    split: Split = None,
+    format: options.FormatOption = None,
+    images: options.ImageFolder = None,
+    class_: options.Class = None,
+    split: options.Split = None,
     iou: Annotated[
         float,
         typer.Option(
             min=0, max=0.99, metavar="IOU", help="An object is found if a box overlaps it with more than this IoU."
         ),
     ] = 0.5,
-    min_score: MinScore = None,
-    min_size: MinSize = None,
-    max_size: MaxSize = None,
-    scale_factor: ScaleFactor = 1.2,
-    step: Step = 1,
+    min_score: options.MinScore = None,
+    min_size: options.MinSize = None,
+    max_size: options.MaxSize = None,
+    scale_factor: options.ScaleFactor = 1.2,
+    step: options.Step = 1,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Write a report: numbers, curves, worst errors."),
@@ -89,13 +64,13 @@ def evaluate(
     save_as: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Output model of --set-point (default: overwrite MODEL).")
     ] = None,
-    force: Force = False,
-    seed: Seed = 0,
-    threads: Threads = None,
-    scheduler: Scheduler = None,
-    n_workers: NWorkers = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    force: options.Force = False,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    scheduler: options.Scheduler = None,
+    n_workers: options.NWorkers = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Measure a detector on annotated images that were not used for training.
 
@@ -114,68 +89,45 @@ def evaluate(
       whet evaluate mine.whet VOC2007 --class car --out report
       whet evaluate mine.whet val.json --set-point default --false-positives 0.1
     """
-    given = locals()
+    given = SimpleNamespace(**locals())
     start(quiet=quiet)
-    from whet.detector.detector import Detector
-    from whet.detector.storage import load_model
+    from whet.detector.storage import load
 
     if save_as is not None and set_point is None:
         raise typer.BadParameter(f"got --save-as {save_as} without --set-point; use --set-point NAME")
-    if set_point is not None:
-        _check_no_view(model if save_as is None else str(save_as))
-    loaded = whole = load_model(model)
-    if class_ is not None and not isinstance(loaded, Detector) and loaded.classes != (class_,):
-        loaded = loaded.of_class(class_)
-    if isinstance(loaded, Detector) or len(loaded.classes) == 1:
-        # A class with views is no model of its own: its file may have others.
-        one = _Evaluated.from_options(given, loaded, loaded if isinstance(loaded, Detector) else whole)
-        one.show(as_json=as_json, quiet=quiet)
-        one.exit_if_skipped()
+    whole = load(model)
+    loaded = whole if class_ is None or len(whole.classes) == 1 else whole.select(class_)
+    if len(loaded.classes) == 1:
+        evaluated = _Evaluated.from_options(given, loaded, whole)
+        evaluated.show(as_json=as_json, quiet=quiet)
+        evaluated.exit_if_skipped()
         return
     if set_point is not None:
-        first = loaded.classes[0]
-        one_of_them = f"{model}:{first}" if first in loaded else f"--class {first}"
-        raise typer.BadParameter(f"got --set-point for several classes; name one: {one_of_them}")
+        raise typer.BadParameter(f"got --set-point for several classes; name one: --class {loaded.classes[0]}")
     done = {
-        name: _Evaluated.from_options(_of_class(given, name), loaded.of_class(name), loaded) for name in loaded.classes
+        name: _Evaluated.from_options(_options_of(given, name), loaded.select(name), loaded) for name in loaded.classes
     }
-    precisions = [one.results["measures"]["average_precision"]["value"] for one in done.values()]
+    precisions = [evaluated.results["measures"]["average_precision"]["value"] for evaluated in done.values()]
     mean = None if None in precisions else sum(precisions) / len(precisions)
     if as_json:
-        results = {name: one.results for name, one in done.items()}
+        results = {name: evaluated.results for name, evaluated in done.items()}
         say_json({"classes": results, "mean_average_precision": mean})
-    for name, one in done.items():
+    for name, evaluated in done.items():
         if not as_json and not quiet:
             say(f"class {name}:")
-        one.show(as_json=False, quiet=quiet or as_json)
+        evaluated.show(as_json=False, quiet=quiet or as_json)
     if not as_json and not quiet:
         say(f"mean average precision of {len(done)} classes: {rounded(mean)}")
-    for one in done.values():
-        one.exit_if_skipped()
+    for evaluated in done.values():
+        evaluated.exit_if_skipped()
 
 
-def _check_no_view(target: str) -> None:
-    """Raise a usage error for an output that is one view of a class: all views have the same operating points."""
-    from whet.detector.classes import class_by_name
-    from whet.detector.storage import class_in_file, load_classes
-
-    file, name = class_in_file(target)
-    if name is not None and file.is_file():
-        class_name = class_by_name(load_classes(file)).get(name, name)
-        if class_name != name:
-            raise typer.BadParameter(
-                f"got --set-point for {target}, one of several views, which share their operating points; use {file} "
-                f"--class {class_name}"
-            )
-
-
-def _of_class(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _options_of(given: SimpleNamespace, name: str) -> SimpleNamespace:
     """The options of one of several classes; each has a folder of its own for reports and drawings."""
-    folders = {key: None if given[key] is None else given[key] / name for key in ("out", "draw")}
+    folders = {key: folder / name for key, folder in (("out", given.out), ("draw", given.draw)) if folder is not None}
     for folder in folders.values():
-        if folder is not None:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-    return {**given, **folders, "model": f"{given['model']}:{name}", "class_": name}
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    return SimpleNamespace(**{**vars(given), **folders, "model": f"{given.model}:{name}", "class_": name})
 
 
 @dataclass(frozen=True)
@@ -190,50 +142,45 @@ class _Evaluated:
     n_images: int
 
     @classmethod
-    def from_options(
-        cls, given: Mapping[str, Any], detector: Detector | MultiClassDetector, whole: Detector | MultiClassDetector
-    ) -> _Evaluated:
-        """Evaluate one detector, or all views of a class, and write what was asked for.
+    def from_options(cls, given: SimpleNamespace, detector: Detector, whole: Detector) -> _Evaluated:
+        """Evaluate a detector of one class, and write what was asked for.
 
         The operating point is stored in it, and saved with the `whole` model that it is a part of.
         """
-        from whet.detector.classes import detectors_of
         from whet.evaluation.runs import evaluate_on, learned_from, trained_on
         from whet.io.annotations.annotation import HELD_OUT_PARTS
-        from whet.plots.figure import check_places
+        from whet.plots.figure import check_places, draw_results, write_report
 
-        model, quiet, set_point = given["model"], given["quiet"], given["set_point"]
+        model, quiet, set_point = given.model, given.quiet, given.set_point
         target = None
         if set_point is not None:
-            target = model_out(model, given["save_as"], force=given["force"], option="--save-as")
-        source = AnnotationOptions(
-            given["format"], given["images"], given["class_"], given["split"], detectors_of(detector)[0].class_name
-        )
-        annotated = source.read(given["annotations"], HELD_OUT_PARTS, quiet=quiet)
-        check_places([image.path for image in annotated.images], given["out"], given["draw"])
-        options = scan_options(*(given[name] for name in ("min_size", "max_size", "scale_factor", "step", "threads")))
-        cluster = workers_of(given["scheduler"], given["n_workers"], given["threads"], quiet=quiet)
-        with usage_errors(), cluster as workers, progress_bar("evaluating", hidden=quiet) as progress:
-            run = evaluate_on(
-                workers,
-                detector,
-                annotated.images,
-                iou=given["iou"],
-                min_score=parse_min_score(given["min_score"]),
-                progress=progress,
-                **options,
-            )
-        problems = [str(problem) for problem in skipped(annotated.problems)]
-        results = _results(run, model, given["annotations"], given["iou"], given["seed"], problems)
-        results |= {"class": annotated.classes[0], "split": annotated.splits[0] if len(annotated.splits) == 1 else ""}
-        results["trained_on"] = len(trained_on(detector, run.paths))
-        results["learned_from"] = len(learned_from(detector, run.paths))
-        results["estimated_false_positives_per_image"] = _estimate(detector, run)
+            target = options.model_out(model, given.save_as, force=given.force, option="--save-as")
+        source = inputs.AnnotationOptions(given.format, given.images, given.class_, given.split, detector.class_name)
+        annotated = source.read(given.annotations, HELD_OUT_PARTS, quiet=quiet)
+        check_places([image.path for image in annotated.images], given.out, given.draw)
+        sizes = given.min_size, given.max_size, given.scale_factor, given.step
+        scan = options.scan_options(*sizes, given.threads, given.min_score)
+        cluster = options.workers_of(given.scheduler, given.n_workers, given.threads, quiet=quiet)
+        with options.usage_errors(), cluster as workers, progress_bar("evaluating", hidden=quiet) as progress:
+            run = evaluate_on(workers, detector, annotated.images, iou=given.iou, progress=progress, **scan)
+        problems = [str(problem) for problem in inputs.skipped(annotated.problems)]
+        estimate, is_default = detector.estimate, run.threshold == detector.reporting.min_score(None)
+        rate = None if estimate is None or not is_default else estimate.false_positives_per_image
+        results = _results(run, given, problems) | {
+            "class": annotated.classes[0],
+            "split": annotated.splits[0] if len(annotated.splits) == 1 else "",
+            "trained_on": len(trained_on(detector, run.paths)),
+            "learned_from": len(learned_from(detector, run.paths)),
+            "estimated_false_positives_per_image": rate,
+        }
         if set_point is not None and target is not None:
-            point = _set_point(detector, run, set_point, given["false_positives"])
+            point = _set_point(detector, run, set_point, given.false_positives)
             whole.save(target)
             results["operating_point"] = {"name": set_point, "min_score": point, "model": str(target)}
-        written, fault = _write_report(run, given["out"], given["draw"], model, results)
+        if given.draw is not None:
+            draw_results(run, given.draw)
+        written, fault = ([], "") if given.out is None else write_report(run, given.out, Path(model).stem, results)
+        written += [] if given.draw is None else [given.draw]
         return cls(results, run, written, fault, problems, len(annotated.images))
 
     def show(self, *, as_json: bool, quiet: bool) -> None:
@@ -261,30 +208,26 @@ class _Evaluated:
         """Exit with code 5 if images or annotations were skipped."""
         exit_if_skipped(self.run.unread, self.n_images)
         if self.problems:
-            raise typer.Exit(ExitCode.SOME_SKIPPED)
+            raise typer.Exit(options.ExitCode.SOME_SKIPPED)
 
 
-def _results(
-    run: EvaluationRun, model: str, annotations: Path, iou: float, seed: int, problems: list[str]
-) -> dict[str, Any]:
+def _results(run: EvaluationRun, given: SimpleNamespace, problems: list[str]) -> dict[str, Any]:
     measures = {
         name.replace(" ", "_").replace("-", "_"): {
-            "value": finite_or_none(one.value),
-            "low": finite_or_none(one.low),
-            "high": finite_or_none(one.high),
+            key: finite_or_none(getattr(measure, key)) for key in ("value", "low", "high")
         }
-        for name, one in run.measures(seed).items()
+        for name, measure in run.measures(given.seed).items()
     }
     return {
-        "model": model,
-        "annotations": str(annotations),
+        "model": given.model,
+        "annotations": str(given.annotations),
         "images": len(run.paths),
         "objects": int(run.truths.sum()),
-        "ignored": sum(int(each.ignored.sum()) for each in run.evaluation.images),
+        "ignored": sum(int(image.ignored.sum()) for image in run.evaluation.images),
         "found": int(run.found.sum()),
         "missed": run.n_missed,
         "false_positives": run.n_false_positives,
-        "iou": iou,
+        "iou": given.iou,
         "min_score": finite_or_none(run.threshold),
         "measures": measures,
         "errors": errors_table(run.errors),
@@ -304,10 +247,10 @@ def _table(results: dict[str, Any]) -> Iterator[str]:
         "false_positives_per_image": f"{plural(wrong, 'false positive')} in {plural(results['images'], 'image')}",
     }
     yield f"{'measure':<26}    value  95 % interval"
-    for name, one in results["measures"].items():
-        interval = "-" if one["low"] is None else f"{rounded(one['low'])} to {rounded(one['high'])}"
+    for name, measure in results["measures"].items():
+        interval = "-" if measure["low"] is None else f"{rounded(measure['low'])} to {rounded(measure['high'])}"
         title = name.replace("_", " ").replace("log average", "log-average")
-        yield f"{title:<26}  {rounded(one['value']):>7}  {interval:<16}  {counts.get(name, '')}".rstrip()
+        yield f"{title:<26}  {rounded(measure['value']):>7}  {interval:<16}  {counts.get(name, '')}".rstrip()
     if results["images"] < MIN_IMAGES:
         yield f"Warning: fewer than {MIN_IMAGES} images; the last three intervals are too narrow"
 
@@ -316,25 +259,13 @@ def _table(results: dict[str, Any]) -> Iterator[str]:
 FAR_ABOVE = 2.0
 
 
-def _estimate(detector: Detector | MultiClassDetector, run: EvaluationRun) -> float | None:
-    """False positives per image that the model estimates; None unless the default minimum score is in use.
-
-    Views estimate for themselves, and not what their detections are together.
-    """
-    from whet.detector.classes import detectors_of
-
-    first, *others = detectors_of(detector)
-    is_default = run.threshold == first.reporting.min_score(None)
-    return None if others or first.estimate is None or not is_default else first.estimate.false_positives_per_image
-
-
 def _estimate_lines(results: dict[str, Any]) -> Iterator[str]:
     """How to set the minimum score, if these images have far more false positives than the model estimates."""
     estimated, rate = results["estimated_false_positives_per_image"], results["measures"]["false_positives_per_image"]
     if estimated is None or "operating_point" in results or (rate["low"] or 0.0) <= FAR_ABOVE * max(estimated, 0.01):
         return
     model, annotations = results["model"], results["annotations"]
-    save_as = "" if is_model_file(model) else " --save-as mine.whet"
+    save_as = "" if options.is_model_file(model) else " --save-as mine.whet"
     yield (
         f"{rate['value']:.2g} false positives per image, where the model estimates {estimated:.2g}. "
         "To set the minimum score on images like these:"
@@ -352,8 +283,7 @@ def _point_lines(results: dict[str, Any]) -> Iterator[str]:
         yield f"Next: whet detect {point['model']} IMAGES --min-score {point['name']}"
 
 
-def _set_point(detector: Detector | MultiClassDetector, run: EvaluationRun, name: str, false_positives: float) -> float:
-    from whet.detector.classes import detectors_of
+def _set_point(detector: Detector, run: EvaluationRun, name: str, false_positives: float) -> float:
     from whet.evaluation.curves import operating_point
 
     point = operating_point(run.evaluation.curve, false_positives)
@@ -361,18 +291,6 @@ def _set_point(detector: Detector | MultiClassDetector, run: EvaluationRun, name
         raise typer.BadParameter(
             f"got --set-point {name}, but the detector found nothing in these images; use images that contain objects"
         )
-    with usage_errors():
-        for view in detectors_of(detector):
-            view.set_operating_point(name, point)
+    with options.usage_errors():
+        detector.set_operating_point(name, point)
     return point
-
-
-def _write_report(
-    run: EvaluationRun, out: Path | None, draw: Path | None, model: str, results: dict[str, Any]
-) -> tuple[list[Path], str]:
-    from whet.plots.figure import draw_results, write_report
-
-    if draw is not None:
-        draw_results(run, draw)
-    written, fault = ([], "") if out is None else write_report(run, out, Path(model).stem, results)
-    return [*written, *([] if draw is None else [draw])], fault

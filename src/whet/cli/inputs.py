@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from whet.cli.options import AnnotationFormat, path_or_url
-from whet.cli.output import MAX_LISTED, plural, progress_bar, say, warn
+from whet.cli.output import plural, print_list, progress_bar, say, warn
 
 if TYPE_CHECKING:
     from whet.io.annotations.annotation import AnnotatedImage, Annotations, Examples, Problem
@@ -50,16 +50,9 @@ def skipped(problems: Sequence[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.kind in SKIPPED_KINDS]
 
 
-def print_problems(problems: Sequence[Problem]) -> None:
-    """Print the first problems to standard error, one per line."""
-    for problem in problems[:MAX_LISTED]:
-        say(str(problem), err=True)
-    if len(problems) > MAX_LISTED:
-        say(f"... and {len(problems) - MAX_LISTED:,} more", err=True)
-
-
-# Parts of a data set to evaluate on and to learn from, if no other is selected: the first that exists.
-TRAINING_PARTS = ("train",)
+def print_problems(problems: Sequence[Problem], *, quiet: bool = False) -> None:
+    """Print the first problems to standard error, one per line; with `quiet`, only those that skip something."""
+    print_list("", skipped(problems) if quiet else problems)
 
 
 class AnnotationOptions(NamedTuple):
@@ -80,33 +73,26 @@ class AnnotationOptions(NamedTuple):
         from whet.io.annotations.formats import read_annotations
 
         with progress_bar("reading", hidden=quiet) as progress:
-            found = read_annotations(path, self.format and self.format.value, self.images, progress)
-        found = _of_part(found, path, self.split, parts, quiet=quiet)
-        found = found.select(self._class_of(found, quiet=quiet))
-        print_problems(skipped(found.problems) if quiet else found.problems)
-        return found
+            every = read_annotations(path, self.format and self.format.value, self.images, progress)
+        split = every.find_split(*parts) if self.split is None and len(every.splits) > 1 else self.split
+        chosen = every if split is None else every.select_split(split)
+        if any(every.splits) and not quiet:
+            used = ", ".join(part for part in chosen.splits if part) or "without a name"
+            which = f"the part {used}" if len(chosen.splits) == 1 else f"all parts ({used})"
+            hint = "; --split chooses another" if set(every.splits) - {""} - set(chosen.splits) else ""
+            say(f"Using {which} of {path} (format {every.format}){hint}", err=True)
+        chosen = chosen.select(self._class_of(chosen, quiet=quiet))
+        print_problems(chosen.problems, quiet=quiet)
+        return chosen
 
-    def _class_of(self, found: Annotations, *, quiet: bool) -> str | None:
-        several = sum(n > 0 for n in found.counts.values()) > 1
-        if self.class_ is not None or self.model_class is None or not several or not found.has_class(self.model_class):
+    def _class_of(self, annotations: Annotations, *, quiet: bool) -> str | None:
+        has_several = sum(n > 0 for n in annotations.counts.values()) > 1
+        name = self.model_class
+        if self.class_ is not None or name is None or not has_several or not annotations.has_class(name):
             return self.class_
         if not quiet:
-            say(f"Using the class {self.model_class}, as in the training; --class chooses another", err=True)
-        return self.model_class
-
-
-def _of_part(found: Annotations, path: Path, split: str | None, parts: Sequence[str], *, quiet: bool) -> Annotations:
-    named = [part for part in found.splits if part]
-    if split is None and len(found.splits) > 1:
-        split = found.find_split(*parts)
-    chosen = found if split is None else found.select_split(split)
-    if named and not quiet:
-        used = ", ".join(part for part in chosen.splits if part) or "without a name"
-        which = f"the part {used}" if len(chosen.splits) == 1 else f"all parts ({used})"
-        others = [part for part in named if part not in chosen.splits]
-        hint = "; --split chooses another" if others else ""
-        say(f"Using {which} of {path} (format {found.format}){hint}", err=True)
-    return chosen
+            say(f"Using the class {name}, as in the training; --class chooses another", err=True)
+        return name
 
 
 class TrainingInput(NamedTuple):
@@ -127,18 +113,15 @@ def read_training_input(
     quiet: bool,
 ) -> TrainingInput:
     """Find and read the annotated images, crops and negatives of a command, and print the problems."""
-    from whet.io.annotations.annotation import Examples
-    from whet.io.images import find_images
+    from whet.io.annotations.annotation import HELD_OUT_PARTS, Examples
+    from whet.io.image_files import find_images
 
-    annotated = None if annotations is None else options.read(annotations, TRAINING_PARTS, quiet=quiet)
+    annotated = None if annotations is None else options.read(annotations, ("train",), quiet=quiet)
     held = None
     if held_out is not None:
         # The part to learn from is not the one to evaluate on.
         is_same = annotations is not None and annotations.resolve() == held_out.resolve()
-        of_part = options._replace(split=None) if is_same else options
-        from whet.io.annotations.annotation import HELD_OUT_PARTS
-
-        held = of_part.read(held_out, HELD_OUT_PARTS, quiet=quiet)
+        held = (options._replace(split=None) if is_same else options).read(held_out, HELD_OUT_PARTS, quiet=quiet)
     examples = Examples.from_annotations(
         () if annotated is None else annotated.images,
         find_images(positives, sys.stdin) if positives else (),
@@ -146,7 +129,7 @@ def read_training_input(
     )
     held_images = () if held is None else held.images
     _warn_if_shared([image.path for image in examples.images], held_images)
-    problems = [problem for each in (annotated, held) if each is not None for problem in each.problems]
+    problems = [problem for part in (annotated, held) if part is not None for problem in part.problems]
     return TrainingInput(examples, held_images, bool(skipped(problems)))
 
 
@@ -183,19 +166,6 @@ def _parsed(option: str, text: str) -> tuple[Path, tuple[float, float, float, fl
     return as_path(name), (x, y, decimal_sum(x, width), decimal_sum(y, height))
 
 
-def wrong_detections(path: Path, images: Path | None, *, quiet: bool) -> tuple[list[MarkedImage], bool]:
-    """The false positives that are marked in a file of detections, and whether rows of it were skipped."""
-    import numpy as np
-
-    from whet.io.detections import read_wrong
-    from whet.training.learning import MarkedImage
-
-    found = read_wrong(path, images)
-    print_problems(skipped(found.problems) if quiet else found.problems)
-    marked = [MarkedImage(image, boxes, np.zeros(len(boxes), np.bool_)) for image, boxes in found.boxes.items()]
-    return marked, bool(skipped(found.problems))
-
-
 class LearningOptions(NamedTuple):
     """Where `whet learn` takes its input from."""
 
@@ -212,20 +182,24 @@ def read_learning_input(
     options: AnnotationOptions, given: LearningOptions, *, quiet: bool
 ) -> tuple[LearningInput, tuple[AnnotatedImage, ...], bool]:
     """Input of `whet learn`, held-out images, and whether a part was skipped; prints the problems."""
-    from whet.io.images import find_images
-    from whet.training.learning import LearningInput
+    import numpy as np
+
+    from whet.io.detection_files import read_wrong
+    from whet.io.image_files import find_images
+    from whet.training.learning import LearningInput, MarkedImage
 
     _check_annotated(given.annotations, options.format)
     marked = marked_boxes(given.wrong, given.missed)
     is_incomplete = False
     if given.detections is not None:
-        more, is_incomplete = wrong_detections(given.detections, options.images, quiet=quiet)
-        marked += more
+        wrong = read_wrong(given.detections, options.images)
+        print_problems(wrong.problems, quiet=quiet)
+        marked += [MarkedImage(image, boxes, np.zeros(len(boxes), np.bool_)) for image, boxes in wrong.boxes.items()]
+        is_incomplete = bool(skipped(wrong.problems))
     read = read_training_input(options, given.annotations, None, given.negatives, given.held_out, quiet=quiet)
     crops = find_images(given.positives, sys.stdin) if given.positives else []
-    every = LearningInput(read.examples, marked, crops)
     _warn_if_shared([*crops, *(image.path for image in marked)], read.held_out)
-    return every, read.held_out, is_incomplete or read.is_incomplete
+    return LearningInput(read.examples, marked, crops), read.held_out, is_incomplete or read.is_incomplete
 
 
 def _check_annotated(path: Path | None, format: AnnotationFormat | None) -> None:

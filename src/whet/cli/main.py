@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -17,32 +17,25 @@ from whet import __version__
 from whet.cli.options import ExitCode
 from whet.errors import DataNotFoundError, DetectorNotFoundError, MissingExtraError, WhetError
 
-
-class LazyCommand(NamedTuple):
-    """A subcommand: `module:function` to import when it runs, and its line in `whet --help`."""
-
-    target: str
-    help: str
-
-
+# `module:function` of each command, which is imported when it runs, and its line in `whet --help`.
 COMMANDS = {
-    "train": LazyCommand("whet.cli.train:train", "Train a detector from annotated images."),
-    "detect": LazyCommand("whet.cli.detect:detect", "Detect objects in images."),
-    "evaluate": LazyCommand("whet.cli.evaluate:evaluate", "Measure a detector on annotated images."),
-    "learn": LazyCommand("whet.cli.learn:learn", "Correct a detector with new images."),
-    "log": LazyCommand("whet.cli.corrections:log", "List the corrections inside a detector."),
-    "unlearn": LazyCommand("whet.cli.corrections:unlearn", "Remove corrections from a detector, exactly."),
-    "merge": LazyCommand("whet.cli.corrections:merge", "Combine the corrections of several copies of a detector."),
-    "export-corrections": LazyCommand(
-        "whet.cli.corrections:export_corrections", "Write the corrections as COCO annotations."
-    ),
-    "watch": LazyCommand("whet.cli.watch:watch", "Detect and track in a video or camera stream."),
-    "serve": LazyCommand("whet.cli.serve:serve", "Correct a detector in the browser."),
-    "inspect": LazyCommand("whet.cli.inspect:inspect", "Show the contents of a detector file."),
-    "adopt": LazyCommand("whet.cli.adopt:adopt", "Make an OpenCV cascade correctable."),
-    "export": LazyCommand("whet.cli.convert:export", "Write a detector as an OpenCV cascade."),
-    "convert": LazyCommand("whet.cli.convert:convert", "Convert annotations between formats."),
-    "demo": LazyCommand("whet.cli.demo:demo", "Run a short demonstration."),
+    "train": ("whet.cli.train:train", "Train a detector from annotated images."),
+    "detect": ("whet.cli.detect:detect", "Detect objects in images."),
+    "evaluate": ("whet.cli.evaluate:evaluate", "Measure a detector on annotated images."),
+    "learn": ("whet.cli.learn:learn", "Correct a detector with new images."),
+    "log": ("whet.cli.corrections:log", "List the corrections inside a detector."),
+    "unlearn": ("whet.cli.corrections:unlearn", "Remove corrections from a detector, exactly."),
+    "refit": ("whet.cli.corrections:refit", "Make the model again from all that it has learned."),
+    "strip": ("whet.cli.corrections:strip", "Remove the samples, small crops, from a detector."),
+    "merge": ("whet.cli.corrections:merge", "Combine the corrections of several copies of a detector."),
+    "export-corrections": ("whet.cli.corrections:export_corrections", "Write the corrections as COCO annotations."),
+    "watch": ("whet.cli.watch:watch", "Detect and track in a video or camera stream."),
+    "serve": ("whet.cli.serve:serve", "Correct a detector in the browser."),
+    "inspect": ("whet.cli.inspect:inspect", "Show the contents of a detector file."),
+    "adopt": ("whet.cli.adopt:adopt", "Make an OpenCV cascade correctable."),
+    "export": ("whet.cli.convert:export", "Write a detector as an OpenCV cascade."),
+    "convert": ("whet.cli.convert:convert", "Convert annotations between formats."),
+    "demo": ("whet.cli.demo:demo", "Run a short demonstration."),
 }
 
 SETTINGS: dict[str, Any] = {
@@ -61,8 +54,8 @@ class GlobbingCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - Typer's own context
         """Repeat the option before each of its values."""
-        taking = [one for one in self.params if one.param_type_name == "option" and one.metavar == "IMAGES"]
-        names = {name for parameter in taking for name in parameter.opts}
+        options = [p for p in self.params if p.param_type_name == "option" and p.metavar == "IMAGES"]
+        names = {name for option in options for name in option.opts}
         return list(super().parse_args(ctx, list(_repeated(args, names))))
 
 
@@ -81,7 +74,7 @@ def _repeated(args: list[str], options: set[str]) -> Iterator[str]:
 
 
 def _is_image(arg: str) -> bool:
-    from whet.io.images import is_image_name
+    from whet.io.image_files import is_image_name
 
     path = Path(arg)
     return path.is_dir() or (is_image_name(path) and path.is_file())
@@ -100,15 +93,16 @@ class LazyGroup(TyperGroup):
         """Import one command; None for an unknown name."""
         if cmd_name not in self.table:
             return None
-        module, _, function = self.table[cmd_name].target.partition(":")
+        name, _, function = self.table[cmd_name][0].partition(":")
+        module = import_module(name)
         single = typer.Typer(add_completion=False, **SETTINGS)
-        single.command(cmd_name, cls=GlobbingCommand)(getattr(import_module(module), function))
+        single.command(cmd_name, cls=getattr(module, "Command", GlobbingCommand))(getattr(module, function))
         return typer.main.get_command(single)
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401, ARG002
         """Write the names and their one-line help without importing the commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.help) for name, command in self.table.items()])
+            formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])
 
 
 app = typer.Typer(cls=LazyGroup, name="whet", no_args_is_help=True, **SETTINGS)
@@ -123,8 +117,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def options(
     _: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Train small, fast object detectors and correct them online, exactly.

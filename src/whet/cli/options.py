@@ -5,23 +5,21 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from whet.errors import WhetError
+from whet.io.annotations import FORMAT_NAMES
 
 if TYPE_CHECKING:
-    from whet._kernels.workers import Workers
     from whet.detector.base import Provenance
-    from whet.detector.classes import MultiClassDetector
     from whet.detector.detector import Detector
-
-    M = TypeVar("M", Detector, MultiClassDetector, Detector | MultiClassDetector)
+    from whet.parallel.workers import Workers
 
 
 class ExitCode(IntEnum):
@@ -39,14 +37,9 @@ CTRL_C = 130
 
 
 class AnnotationFormat(StrEnum):
-    """The same as `whet.io.annotations.formats.FORMATS`, listed here so that help needs no imports."""
+    """A name of an annotation format."""
 
-    coco = "coco"
-    yolo = "yolo"
-    voc = "voc"
-    opencv = "opencv"
-    csv = "csv"
-    crops = "crops"
+    vars().update({name: name for name in FORMAT_NAMES})
 
 
 Model = Annotated[
@@ -157,10 +150,15 @@ def parse_min_score(text: str | None) -> float | str | None:
 
 
 def scan_options(
-    min_size: float | None, max_size: float | None, scale_factor: float, step: int, threads: int | None
+    min_size: float | None,
+    max_size: float | None,
+    scale_factor: float,
+    step: int,
+    threads: int | None,
+    min_score: str | None,
 ) -> dict[str, Any]:
     """Keyword arguments of `Detector.detect` and `Detector.learn` that control the scan."""
-    return {"min_size": min_size, "max_size": max_size, "scale_factor": scale_factor, "step": step, "threads": threads}
+    return locals() | {"min_score": parse_min_score(min_score)}
 
 
 @contextmanager
@@ -168,7 +166,7 @@ def workers_of(
     scheduler: str | None, n_workers: int | None, threads: int | None, *, quiet: bool = False
 ) -> Iterator[Workers]:
     """The workers of a command: a Dask cluster, which is announced, or threads of this process."""
-    from whet._kernels.workers import Cluster, connect
+    from whet.parallel.workers import Cluster, connect
 
     if scheduler is not None and n_workers is not None:
         raise typer.BadParameter("got --scheduler and --workers; a running cluster has its own workers: give one")
@@ -205,7 +203,7 @@ def usage_errors() -> Iterator[None]:
     except WhetError:
         raise
     except ValueError as error:
-        named = _ARGUMENTS.sub(lambda found: f"--{found[1].replace('_', '-')} ", str(error))
+        named = _ARGUMENTS.sub(lambda match: f"--{match[1].replace('_', '-')} ", str(error))
         raise typer.BadParameter(named) from error
 
 
@@ -276,35 +274,17 @@ def changed(model: str, out: Path) -> Iterator[Detector]:
 
     In place, no other writer comes between: what others have written since the command started is kept.
     """
-    from whet.detector.storage import edit, load
-
-    with _changed(model, out, edit, load) as detector:
-        yield detector
-
-
-@contextmanager
-def changed_model(model: str, out: Path) -> Iterator[Detector | MultiClassDetector]:
-    """The same as `changed`, for a model of one class or of several: all of it is written in one step."""
-    from whet.detector.storage import edit_model, load_model
-
-    with _changed(model, out, edit_model, load_model) as loaded:
-        yield loaded
-
-
-@contextmanager
-def _changed(
-    model: str, out: Path, edit: Callable[[Path], AbstractContextManager[M]], load: Callable[[str], M]
-) -> Iterator[M]:
     from whet.cli.output import uninterrupted
+    from whet.detector.storage import edit, load
 
     with uninterrupted():
         if is_in_place(model, out):
-            with edit(out) as loaded:
-                yield loaded
+            with edit(out) as detector:
+                yield detector
         else:
-            loaded = load(model)
-            yield loaded
-            loaded.save(out)
+            detector = load(model)
+            yield detector
+            detector.save(out)
 
 
 # Options that a model does not depend on: where a command runs, what it writes and prints. Flags have no value.
@@ -319,11 +299,9 @@ def provenance(command: str) -> Provenance:
     """
     from whet.detector.base import Provenance
 
-    arguments = _without_places(sys.argv[1:])
-    if any("://" in each for each in arguments):
-        return Provenance(command=f"whet {command}")
+    line = shlex.join(["whet", *_without_places(sys.argv[1:])])
     try:
-        return Provenance(command=shlex.join(["whet", *arguments]))
+        return Provenance(command=f"whet {command}" if "://" in line else line)
     except ValueError:
         return Provenance(command=f"whet {command}")
 
@@ -334,9 +312,8 @@ def _without_places(arguments: list[str]) -> list[str]:
     >>> _without_places(["train", "a.csv", "--workers", "4", "--threads=2", "--resume", "--seed", "1"])
     ['train', 'a.csv', '--seed', '1']
     """
-    before = ["", *arguments]
     return [
-        one
-        for one, last in zip(arguments, before, strict=False)
-        if last not in PLACES and one.partition("=")[0] not in (*PLACES, *FLAGS)
+        argument
+        for argument, before in zip(arguments, ["", *arguments], strict=False)
+        if before not in PLACES and argument.partition("=")[0] not in (*PLACES, *FLAGS)
     ]

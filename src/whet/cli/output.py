@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,8 +20,8 @@ import typer
 from whet.cli.options import CTRL_C, ExitCode
 
 if TYPE_CHECKING:
-    from whet.detector.records import Record
-    from whet.detector.reference import Estimate
+    from whet.corrections.records import Record
+    from whet.corrections.reference import Estimate
     from whet.evaluation.runs import EvaluationRun
 
     BeforeAfter = tuple[EvaluationRun, EvaluationRun]
@@ -34,7 +35,7 @@ def start(*, quiet: bool = False) -> None:
     """
     atexit.register(gc.freeze)
     from whet._kernels.jit import is_compiled
-    from whet._kernels.scan import scan_windows
+    from whet._kernels.window_scan import scan_windows
 
     if not quiet and not is_compiled(scan_windows):
         typer.echo("Compiling for this CPU; the first run takes up to a minute longer.", err=True)
@@ -57,6 +58,22 @@ def progress_bar(title: str, *, hidden: bool = False) -> Iterator[Callable[[floa
     with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
         task = bar.add_task(title, total=1.0)
         yield lambda share: bar.update(task, completed=share)
+
+
+# Steps of a refit with the share of the time that they take together, up to their end.
+REFIT_STEPS = {"cutting samples": (0.0, 0.4), "growing trees": (0.4, 0.55), "validation": (0.55, 1.0)}
+
+
+@contextmanager
+def refit_bar(*, hidden: bool = False) -> Iterator[Callable[[str, float], None]]:
+    """A progress bar of a refit; yields what `Detector.refit` calls with the name of a step and its share done."""
+    with progress_bar("refitting", hidden=hidden) as bar:
+
+        def progress(step: str, share: float) -> None:
+            first, last = REFIT_STEPS.get(step, (0.0, 1.0))
+            bar(first + share * (last - first))
+
+        yield progress
 
 
 def plural(n: int, singular: str, plural: str | None = None) -> str:
@@ -118,12 +135,14 @@ def write_text(pieces: Iterable[str], out: Path | None) -> None:
 
 
 def print_list(title: str, items: Sequence[object]) -> None:
-    """Print a title and the first items to standard error."""
-    warn(f"{title}:")
+    """Print the first items to standard error, one per line, and a title before them if there is one."""
+    if title:
+        warn(f"{title}:")
+    indent = "  " * bool(title)
     for item in items[:MAX_LISTED]:
-        say(f"  {item}", err=True)
+        say(f"{indent}{item}", err=True)
     if len(items) > MAX_LISTED:
-        typer.echo(f"  ... and {len(items) - MAX_LISTED:,} more", err=True)
+        say(f"{indent}... and {len(items) - MAX_LISTED:,} more", err=True)
 
 
 def exit_if_skipped(errors: Sequence[object], n: int) -> None:
@@ -183,45 +202,29 @@ def held_out_lines(runs: BeforeAfter) -> Iterator[str]:
         yield f"  {name.replace('_', ' '):<26}  {rounded(old[name]):>7}  {rounded(new[name]):>7}"
 
 
-def unread_held_out(runs: BeforeAfter | None) -> tuple[list[str], int]:
-    """Errors of the held-out images that could not be read, and the number of all held-out images."""
-    if runs is None:
-        return [], 0
-    before, _ = runs
-    return list(map(str, before.unread)), len(before.paths) + len(before.unread)
-
-
 # Characters of an id that are printed; `whet unlearn` takes them.
 SHORT_ID = 8
 
 
-def box_text(record: Record) -> str:
-    """The box as x,y,w,h, as the options of `whet learn` take it."""
-    return ",".join(f"{round(value, 1):.6g}" for value in record.sized_box)
+def box_text(box: Sequence[float]) -> str:
+    """A box (x1, y1, x2, y2) as x,y,w,h, as the options of `whet learn` take it."""
+    x1, y1, x2, y2 = box
+    return ",".join(f"{round(value, 1):.6g}" for value in (x1, y1, x2 - x1, y2 - y1))
 
 
 def as_line(record: Record) -> str:
     """A correction as one line of text."""
     note = f"  {record.note}" if record.note else ""
-    return f"{record.id[:SHORT_ID]}  {record.kind_name} {record.name or 'unnamed'} {box_text(record)}{note}"
+    return f"{record.id[:SHORT_ID]}  {record.kind_name} {record.name or 'unnamed'} {box_text(record.box)}{note}"
 
 
 def as_fields(record: Record, unsatisfied: Collection[str] = ()) -> dict[str, Any]:
     """All of a record but its windows, for JSON; `holds` is None for examples, which are counted, not satisfied."""
-    return {
-        "id": record.id,
-        "time": record.iso_time,
-        "kind": record.kind_name,
-        "is_object": bool(record.is_object),
-        "weight": record.weight,
-        "file_name": record.name,
-        "image": record.image,
-        "box": record.sized_box,
-        "windows": len(record),
-        "note": record.note,
-        "site": record.site,
-        "holds": None if record.kind == "example" else record.id not in unsatisfied,
-    }
+    facts = record.table()
+    facts |= {"id": record.id, "time": record.iso_time, "kind": record.kind_name, "file_name": facts.pop("name")}
+    facts |= {"box": record.sized_box, "site": record.site}
+    del facts["min_score"]
+    return facts | {"holds": None if record.kind == "example" else record.id not in unsatisfied}
 
 
 def unsatisfied_lines(records: Sequence[Record]) -> Iterator[str]:
@@ -233,9 +236,7 @@ def unsatisfied_lines(records: Sequence[Record]) -> Iterator[str]:
 
 def estimate_fields(estimate: Estimate | None) -> dict[str, float] | None:
     """An estimate for JSON."""
-    if estimate is None:
-        return None
-    return {"recall": estimate.recall, "false_positives_per_image": estimate.false_positives_per_image}
+    return None if estimate is None else asdict(estimate)
 
 
 def count_text(records: Sequence[Record]) -> str:
@@ -247,9 +248,6 @@ def count_text(records: Sequence[Record]) -> str:
     n_examples = sum(record.kind == "example" for record in records)
     text = plural(len(records) - n_examples, "correction")
     return f"{text}, {plural(n_examples, 'example')}" if n_examples else text
-
-
-T = TypeVar("T")
 
 
 @contextmanager
@@ -278,6 +276,9 @@ def uninterrupted() -> Iterator[None]:
 
 # Windows has no SIGHUP.
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+T = TypeVar("T")
 
 
 class StopSignals:

@@ -14,7 +14,6 @@ from whet.cli.options import Quiet, Threads
 from whet.cli.output import start, warn
 
 if TYPE_CHECKING:
-    from whet.detector.detector import Detector
     from whet.web.server import StudioServer
     from whet.web.studio import Studio
 
@@ -67,6 +66,7 @@ def serve(
     """
     start(quiet=quiet)
     from whet.detector.storage import load
+    from whet.errors import CannotLearnError
     from whet.web.security import SHORTEST_TOKEN
     from whet.web.studio import Studio
 
@@ -78,7 +78,10 @@ def serve(
     model, sources = split_inputs(inputs or [])
     detector = None if model is None else load(model)
     if detector is not None:
-        _warn_if_fixed(detector)
+        try:  # the page disables its controls
+            detector.only.check_can_learn()
+        except CannotLearnError as error:
+            warn(f"Warning: corrections are disabled: {error}")
     place = project or Path(default_project(model, sources))
     with Studio.open(place, detector, model, sources, threads=threads) as studio:
         if host not in ("127.0.0.1", "localhost", "::1") and token is None:
@@ -93,16 +96,6 @@ def serve(
 
             webbrowser.open(address)
         server.run()
-
-
-def _warn_if_fixed(detector: Detector) -> None:
-    """Report a detector that cannot learn before the page opens; its controls are disabled there."""
-    from whet.errors import CannotLearnError
-
-    try:
-        detector.check_can_learn()
-    except CannotLearnError as error:
-        warn(f"Warning: corrections are disabled: {error}")
 
 
 def _server(studio: Studio, host: str, port: int | None, token: str | None) -> StudioServer:

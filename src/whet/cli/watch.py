@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 def watch(
     model: Model,
     source: Annotated[
-        str,
-        typer.Argument(metavar="SOURCE", help="Video file, directory of frames, stream address, or camera[:N]."),
+        str, typer.Argument(metavar="SOURCE", help="Video file, directory of frames, stream address, or camera[:N].")
     ],
     learn: Annotated[bool, typer.Option("--learn", help="Train the detector on the tracked object.")] = False,
     save_as: Annotated[Path | None, typer.Option(metavar="FILE", help="Output model; required with --learn.")] = None,
@@ -51,8 +50,7 @@ def watch(
         int | None, typer.Option(min=1, metavar="N", help="Also save every N frames (default: only at the end).")
     ] = None,
     unguarded: Annotated[
-        bool,
-        typer.Option("--unguarded", help="Learn without checks on the reference set, for models that have none."),
+        bool, typer.Option("--unguarded", help="Learn without checks on the reference set, for models that have none.")
     ] = False,
     learn_min_score: Annotated[
         float | None,
@@ -158,13 +156,8 @@ def _check_options(
     if learn_min_score is not None and not isfinite(learn_min_score):
         raise typer.BadParameter(f"got --learn-min-score {learn_min_score}; expected a finite score, such as 20")
     if not learn:
-        given = {
-            "save_as": save_as,
-            "save_every": save_every,
-            "learn_min_score": learn_min_score,
-            "unguarded": unguarded,
-        }
-        refuse("without --learn; add --learn to train the detector", **given)
+        given = {"save_as": save_as, "save_every": save_every, "learn_min_score": learn_min_score}
+        refuse("without --learn; add --learn to train the detector", **given, unguarded=unguarded)
 
 
 def _parse_size(text: str | None) -> tuple[int, int] | None:
@@ -225,7 +218,14 @@ def print_summary(summary: Summary, saved: SavedModel | None, learn: bool, outpu
         if summary.before is not None and summary.after is not None:
             say(f"Held-out samples: {summary.before} before, {summary.after} after")
         if summary.frames and not (summary.learned or summary.rolled_back):
-            say(_nothing_learned(summary))
+            why = "no frame has a detection"
+            if summary.best_score is not None:
+                why = (
+                    f"the best tracked window scores {summary.best_score:.2f}, and only windows above "
+                    f"{summary.learn_min_score:.2f} are learned. Use --learn-min-score to lower this score, --lines to "
+                    "see scores"
+                )
+            say(f"Learned nothing: {why}")
     if saved is not None:
         say(f"Wrote {saved.path}")
     for path in outputs:
@@ -233,20 +233,12 @@ def print_summary(summary: Summary, saved: SavedModel | None, learn: bool, outpu
             say(f"Wrote {path}")
 
 
-def _nothing_learned(summary: Summary) -> str:
-    if summary.best_score is None:
-        return "Learned nothing: no frame has a detection"
-    return (
-        f"Learned nothing: the best tracked window scores {summary.best_score:.2f}, and only windows above "
-        f"{summary.learn_min_score:.2f} are learned. Use --learn-min-score to lower this score, --lines to see scores"
-    )
-
-
 def summary_table(
     summary: Summary, skipped: SkippedFrames, saved: SavedModel | None, out: Path | None, lines: Path | None
 ) -> dict[str, Any]:
     """The summary for JSON."""
     paths = {"model": None if saved is None else saved.path, "out": out, "lines": lines}
+    estimates = {"before": summary.before, "after": summary.after}
     return {
         "frames": summary.frames,
         "frames_per_second": round(summary.rate, 3),
@@ -257,10 +249,7 @@ def summary_table(
         "weight_change": round(summary.weight_change, 6),
         "learn_min_score": None if saved is None else round(summary.learn_min_score, 6),
         "best_score": None if summary.best_score is None else round(summary.best_score, 6),
-        "held_out": {
-            name: None if estimate is None else asdict(estimate)
-            for name, estimate in (("before", summary.before), ("after", summary.after))
-        },
+        "held_out": {name: None if estimate is None else asdict(estimate) for name, estimate in estimates.items()},
         "skipped": {"frames": skipped.n, "first": skipped.first},
         "error": summary.error,
         "interrupted": summary.interrupted,
@@ -290,9 +279,6 @@ def exit_with_reason(summary: Summary, skipped: SkippedFrames, source: str | Non
         raise typer.Exit(ExitCode.SOME_SKIPPED)
 
 
-PLAIN_EVERY = 100  # frames between two lines if standard error is not a terminal
-
-
 @contextmanager
 def progress_view(*, hidden: bool, learns: bool) -> Iterator[FrameCallback]:
     """A callback that prints the state of the session: a table on a terminal, else a line every 100 frames."""
@@ -302,13 +288,15 @@ def progress_view(*, hidden: bool, learns: bool) -> Iterator[FrameCallback]:
         with _terminal_table(learns) as callback:
             yield callback
     else:
-        yield lambda frame, tracked: _print_line(frame, tracked, learns) if tracked.number % PLAIN_EVERY == 0 else None
 
+        def print_line(frame: VideoFrame, tracked: TrackedFrame) -> None:
+            if tracked.number % 100:
+                return
+            score = "nothing tracked yet" if tracked.track is None else f"tracked with score {tracked.track.score:.1f}"
+            change = f", weight change {tracked.weight_change:.2%}" if learns else ""
+            say(f"frame {frame.number}: {len(tracked.detections)} detected, {score}{change}", err=True)
 
-def _print_line(frame: VideoFrame, tracked: TrackedFrame, learns: bool) -> None:
-    score = "nothing tracked yet" if tracked.track is None else f"tracked with score {tracked.track.score:.1f}"
-    change = f", weight change {tracked.weight_change:.2%}" if learns else ""
-    say(f"frame {frame.number}: {len(tracked.detections)} detected, {score}{change}", err=True)
+        yield print_line
 
 
 @contextmanager
@@ -326,11 +314,8 @@ def _terminal_table(learns: bool) -> Iterator[FrameCallback]:
         cells = {"frame": f"{now.frame}", "frames/s": f"{now.rate:.1f}", "detected": f"{now.detected}"}
         cells["score"] = "-" if now.score is None else f"{now.score:.1f}"
         if learns:
-            cells |= {
-                "learned": f"{now.learned}",
-                "rolled back": f"{now.rolled_back}",
-                "weight change": f"{now.weight_change:.2%}",
-            }
+            cells |= {"learned": f"{now.learned}", "rolled back": f"{now.rolled_back}"}
+            cells["weight change"] = f"{now.weight_change:.2%}"
         table = Table(*cells)
         table.add_row(*cells.values())
         live.update(table)
@@ -344,7 +329,7 @@ def file_callbacks(
     stack: ExitStack, lines: Path | None, out: Path | None, every: int
 ) -> tuple[list[FrameCallback], VideoWriter | None]:
     """Callbacks that write lines and the annotated video, closed by the stack; and the video writer, if any."""
-    from whet.io.detections import FrameLines
+    from whet.io.detection_files import FrameLines
     from whet.io.video import VideoWriter
     from whet.tracking.session import frame_row
 

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 from whet import lazy_names
 
 if TYPE_CHECKING:
-    from whet.detector.records import Record as Record
-    from whet.detector.records import Update as Update
-    from whet.detector.reference import Estimate as Estimate
+    from whet.corrections.records import Record as Record
+    from whet.corrections.reference import Estimate as Estimate
+    from whet.detector.shape import ShapeDetector as ShapeDetector
+    from whet.detector.state import Update as Update
     from whet.detector.storage import edit as edit
 
-_HOME = {
-    "Estimate": "whet.detector.reference",
-    "Record": "whet.detector.records",
-    "Update": "whet.detector.records",
-    "edit": "whet.detector.storage",
-}
-
-__all__ = ["Estimate", "Record", "Update", "edit"]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "whet.corrections.records": "Record",
+        "whet.corrections.reference": "Estimate",
+        "whet.detector.shape": "ShapeDetector",
+        "whet.detector.state": "Update",
+        "whet.detector.storage": "edit",
+    },
+)

@@ -1,39 +1,36 @@
-"""What a detector consists of: its frozen base, the counts of what was learned since, and what it reports."""
+"""What a detector consists of: its trained base, and what it reports."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isfinite, isnan
-from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whet._kernels.windows import OPENCV_MIN_SIGMA
-from whet.cascade.boxes import BoxOffset
-from whet.cascade.cascade import Cascade
-from whet.cascade.stage import ClassPair, Stage, TrainedStage, check_count, check_statistics
-from whet.detector.reference import Estimate, Judgement, Reference
-from whet.errors import CannotLearnError
-from whet.lda.statistics import BinaryStatistics
+from whet.arrays import Pixels, UInt32s
+from whet.corrections.kept import Crops
+from whet.corrections.reference import Estimate, HeldOutScores, Reference
+from whet.images.boxes import BoxOffset
+from whet.models.contract import Model
+from whet.models.responses import Responses
 
 Fact = str | int | float
 
 MOST_POINTS = 100
+MOST_COUNT = 2**53
+# Settings of samples: bounds of files.
+MOST_TREES, MOST_COPIES, MOST_SIDE = 25_000, 1000, 1024
 LONGEST_NAME = 100
 # The operating point that is used where none is named.
 DEFAULT_POINT = "default"
 
 # The fact of the provenance that names the class of the objects.
 CLASS_FACT = "class"
-
-# In units of |w|: where votes hardly separate the classes, margins still have a width.
-SMALLEST_UNIT = 0.02
 
 # A slash, a home or a drive letter that begins a word: a directory of one machine, often with a user name.
 MOST_FACTS = 1000
@@ -78,10 +75,9 @@ class Provenance:
         return replace(self, facts={CLASS_FACT: name} | dict(self.facts))
 
     def __post_init__(self) -> None:
-        if len(self.goals) + len(self.facts) > MOST_FACTS:
-            raise ValueError(
-                f"got {len(self.goals) + len(self.facts):,} goals and facts; expected at most {MOST_FACTS:,}"
-            )
+        n = len(self.goals) + len(self.facts)
+        if n > MOST_FACTS:
+            raise ValueError(f"got {n:,} goals and facts; expected at most {MOST_FACTS:,}")
         texts: list[object] = [self.data, self.licence, self.command]
         for table in (self.goals, self.facts):
             texts += [*table, *(fact for fact in table.values() if not _is_number(fact))]
@@ -97,205 +93,94 @@ class Provenance:
 
 
 def _is_number(fact: object) -> bool:
-    return isinstance(fact, int | float) and not isinstance(fact, bool) and abs(fact) < float("inf")
+    return isinstance(fact, int | float) and not isinstance(fact, bool) and abs(fact) < inf
 
 
-@dataclass(frozen=True, eq=False)
-class Delta:
-    """Statistics of the positives and of the negatives that each stage has learned; treated as a value.
+@dataclass(frozen=True)
+class RefitSettings:
+    """What a model is made again by, beside its samples: the settings of its training, as far as they matter.
 
-    A stage with fixed weights has statistics of no responses at all.
-
-    >>> import numpy as np
-    >>> seen = Delta.empty([2, 3]).with_inserted(1, True, BinaryStatistics.from_samples(np.ones((4, 3), np.uint8)))
-    >>> seen.counts, (seen - seen).is_empty
-    (((0, 0), (4, 0)), True)
+    `n_images` are the images of the held-out crops, `n_mined` those that supplied backgrounds.
     """
 
-    stages: tuple[ClassPair, ...]
+    seed: int
+    trees: int
+    n_images: int
+    n_mined: int = 0
+    mirror: bool | str = "safe"
+    margin: float | None = None
+    window: tuple[int, int] | None = None
+    copies: int | None = None
 
-    @classmethod
-    def empty(cls, sizes: Sequence[int]) -> Self:
-        """Nothing learned, by stages of so many weak learners."""
-        return cls(tuple((BinaryStatistics.empty(size), BinaryStatistics.empty(size)) for size in sizes))
-
-    def __add__(self, other: Self) -> Self:
-        pairs = zip(self.stages, other.stages, strict=True)
-        return type(self)(tuple((_sum(a[0], b[0]), _sum(a[1], b[1])) for a, b in pairs))
-
-    def __sub__(self, other: Self) -> Self:
-        pairs = zip(self.stages, other.stages, strict=True)
-        return type(self)(tuple((_difference(a[0], b[0]), _difference(a[1], b[1])) for a, b in pairs))
-
-    def with_inserted(self, stage: int, is_positive: bool, new: BinaryStatistics) -> Self:
-        """Add samples of one class in one stage; raises ValueError unless they are responses of its weak learners."""
-        positive, negative = self.stages[stage]
-        if len(new.s) != len(positive.s):
-            why = "" if len(positive.s) else ": its weights are fixed, so it cannot learn"
-            raise ValueError(
-                f"got statistics of {len(new.s)} responses for stage {stage}; expected {len(positive.s)}{why}"
-            )
-        pair = (positive + new, negative) if is_positive else (positive, negative + new)
-        return type(self)((*self.stages[:stage], pair, *self.stages[stage + 1 :]))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Weak learners of each stage."""
-        return tuple(len(positive.s) for positive, _ in self.stages)
-
-    @property
-    def counts(self) -> tuple[tuple[int, int], ...]:
-        """Positives and negatives that each stage has counted."""
-        return tuple((positive.n, negative.n) for positive, negative in self.stages)
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing was learned."""
-        return not any(map(any, self.counts))
-
-    @property
-    def is_possible(self) -> bool:
-        """Whether 0 <= C_jk <= min(s_j, s_k) <= n holds everywhere: some samples could have been learned."""
-        return all(statistics.is_possible(statistics) for pair in self.stages for statistics in pair)
-
-    def check_counts(self, base: DetectorBase) -> None:
-        """Raise ValueError where base and delta together count so many samples that sums would not be exact."""
-        for stage, learned in zip(base.stages, self.stages, strict=True):
-            for name, before, new in zip(("positives", "negatives"), stage.statistics, learned, strict=True):
-                check_count(before.n + new.n, name)
-
-
-def check_delta(delta: Delta, base: DetectorBase) -> None:
-    """Raise ValueError unless a delta fits the stages of a base and some samples could have its counts."""
-    if delta.sizes != base.sizes:
-        raise ValueError(
-            f"got a delta of stages with {delta.sizes} weak learners; expected {base.sizes}, 0 for each fixed stage"
-        )
-    for number, pair in enumerate(delta.stages):
-        for name, statistics in zip(("positives", "negatives"), pair, strict=True):
-            check_statistics(statistics, f"{name} in stage {number}")
-
-
-def _sum(a: BinaryStatistics, b: BinaryStatistics) -> BinaryStatistics:
-    """Values may be shared: most often one class alone was learned, and the other's matrices need not be copied."""
-    return (a if a.n else b) if len(a.s) == len(b.s) and not (a.n and b.n) else a + b
-
-
-def _difference(a: BinaryStatistics, b: BinaryStatistics) -> BinaryStatistics:
-    return a if len(a.s) == len(b.s) and not b.n else a - b
+    def __post_init__(self) -> None:
+        counts = self.seed, self.n_images, self.n_mined, self.trees - 1, (self.copies or 1) - 1
+        sides, margin = self.window or (1, 1), self.margin or 0.0
+        sound = min(counts) >= 0 and max(counts) <= MOST_COUNT and self.mirror in (True, False, "safe")
+        sound = sound and 1 <= self.trees <= MOST_TREES and (self.copies or 1) <= MOST_COPIES and 0 <= margin <= 1
+        if not (sound and min(sides) >= 1 and max(sides) <= MOST_SIDE):
+            raise ValueError(f"got settings of samples that no training has: {self}")
 
 
 @dataclass(frozen=True, eq=False)
 class DetectorBase:
-    """Stages on windows (height, width): those that learn, and those with fixed weights, which only run.
+    """A trained model, and what came with it; it never changes.
 
     `mean_positive` (height, width) is the average object, for display; like the provenance it is no part of the id.
-    `reference` are responses to held-out samples: they judge and guard corrections. `training_images` (n,) are sorted
+    `reference` are responses to held-out samples: they limit and rate corrections. `training_images` (n,) are sorted
     short hashes of the image files of the training (`whet.io.files.short_hashes`), or None if they are not known; no
-    part of the id either. With `coarse_room`, scans have a coarse pass of as many stages, with thresholds that are
-    lower by so much, in units of |w|; none of it changes the answer to a patch, so it is no part of the id.
+    part of the id either. `crops` are samples to make a model from again, with those of what is learned, and `settings`
+    those of that fitting; None: no samples were kept.
     """
 
-    window: tuple[int, int]
-    stages: tuple[TrainedStage, ...]
-    min_sigma: float = OPENCV_MIN_SIGMA
+    model: Model
     provenance: Provenance = field(default_factory=Provenance)
-    mean_positive: NDArray[np.uint8] | None = None
+    mean_positive: Pixels | None = None
     reference: Reference | None = None
-    training_images: NDArray[np.uint32] | None = None
-    coarse_room: tuple[float, ...] = ()
+    training_images: UInt32s | None = None
+    crops: Crops | None = None
+    settings: RefitSettings | None = None
 
     def __post_init__(self) -> None:
-        mean, images = self.mean_positive, self.training_images
-        if images is not None and not (
-            images.dtype == np.uint32 and images.ndim == 1 and (images[1:] > images[:-1]).all()
-        ):
+        if self.model.learned(None) is not self.model:  # its answers are not those that the id stands for
+            raise ValueError(
+                "got a model that has learned examples; expected one as it was trained: use detector.base.model, and "
+                "pass the counts of examples to Detector.from_base"
+            )
+        self.model.votes.check()
+        mean, images, n_weak = self.mean_positive, self.training_images, self.model.votes.n_weak
+        if images is not None and (images.dtype != np.uint32 or images.ndim != 1 or (images[1:] <= images[:-1]).any()):
             raise ValueError(
                 f"got training images of {images.dtype} {images.shape}; expected rising uint32 hashes (n,)"
             )
         if mean is not None and (mean.shape != tuple(self.window) or mean.dtype != np.uint8):
             raise ValueError(f"got a mean positive of {mean.dtype} {mean.shape}; expected uint8 {self.window}")
-        if not (np.isfinite(self.min_sigma) and self.min_sigma > 0):
-            raise ValueError(f"got min_sigma={self.min_sigma}; expected a number above 0")
-        if len(self.coarse_room) > len(self.stages) or not all(0 <= room < inf for room in self.coarse_room):
-            raise ValueError(
-                f"got coarse_room={self.coarse_room}; expected finite numbers of at least 0 for the first of the "
-                f"{len(self.stages)} stages"
-            )
-        for stage in self.stages:
-            stage.settings()  # refuses a threshold rule that no file can hold
-        n_weak = self.cascade.n_weak  # checks windows and weights
-        if self.reference is not None and self.reference.n_weak != n_weak:
-            raise ValueError(f"got a reference set of {self.reference.n_weak} weak learners; expected {n_weak}")
-
-    @cached_property
-    def cascade(self) -> Cascade:
-        """The cascade of the base's own weights and thresholds: the one that routes what is learned."""
-        return self.cascade_of(stage.run() for stage in self.stages)
-
-    def cascade_of(self, stages: Iterable[Stage]) -> Cascade:
-        """The cascade of the base's stages with their weights, which may have learned."""
-        stages = tuple(stages)
-        parts = zip(stages, self.lengths.tolist(), self.coarse_room, strict=False)
-        coarse = tuple(stage.loosened(room * length) for stage, length, room in parts)
-        return Cascade(self.window, stages, self.min_sigma, coarse_stages=coarse)
-
-    @cached_property
-    def lengths(self) -> NDArray[np.float64]:
-        """The unit of margins in each stage: the length |w| of a discriminant's weights, summed in order.
-
-        Of votes it is a quarter of the distance between the mean margins of positives and negatives: in OpenCV's late
-        stages the two are 0.4 |w| apart, in discriminants 1.3 to 2.8 |w|.
-        """
-        return np.array([_unit_of_margins(stage, stage.run().coef) for stage in self.stages])
+        own = n_weak if self.reference is None else self.reference.responses.n_weak
+        if own != n_weak:
+            raise ValueError(f"got a reference set of {own} weak learners; expected {n_weak}")
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """Weak learners of each stage that learns, and 0 for the others: the sizes of a `Delta`."""
-        return tuple(len(stage) if stage.learns else 0 for stage in self.stages)
+    def window(self) -> tuple[int, int]:
+        """Height and width of the model's windows."""
+        return self.model.window
 
     @cached_property
     def base_id(self) -> str:
-        """Hash of all that decides what the base answers and how it learns; provenance does not.
+        """Hash of all that decides what the model answers and how it learns; provenance does not.
 
-        Detectors with the same id count the same responses, so that what they learned can be added.
+        Detectors with the same id have the same responses, so that what they learned can be added.
         """
-        digest = hashlib.sha256(json.dumps([*map(int, self.window), float(self.min_sigma), len(self.stages)]).encode())
-        for stage in self.stages:
-            digest.update(json.dumps(stage.settings()).encode())
-            for array in stage.arrays():
-                digest.update(f"{array.dtype.str}{array.shape}".encode())
-                digest.update(np.ascontiguousarray(array).tobytes())
+        table, arrays, _ = self.model.saved()
+        digest = hashlib.sha256(json.dumps([self.model.family, *map(int, self.window), table], sort_keys=True).encode())
+        for name in sorted(arrays):
+            digest.update(f"{name}{arrays[name].dtype.str}{arrays[name].shape}".encode())
+            digest.update(np.ascontiguousarray(arrays[name]).tobytes())
         return digest.hexdigest()
 
     def check_can_learn(self, *, examples: bool = False) -> None:
-        """Raise `CannotLearnError` if no stage has statistics; with `examples`, if no weights follow from them."""
-        if self.cascade.uses_channels:
-            if examples:
-                raise CannotLearnError(
-                    "the votes of a channel detector's trees do not follow from examples; correct it by boxes in "
-                    "images (Detector.learn, `whet learn --wrong` or --missed), or train it again with these examples"
-                )
-            return
-        if not any(pair[0].n for pair in (stage.statistics for stage in self.stages)):
-            raise CannotLearnError(
-                "no stage has statistics, so this detector runs but cannot learn; adopt an OpenCV cascade first, with "
-                "`whet adopt` or whet.adopt, or train a detector with `whet train`"
-            )
-        if examples and not any(stage.learns for stage in self.stages):
-            raise CannotLearnError(
-                "the weights of an adopted OpenCV cascade do not follow from examples; correct it by boxes in images "
-                "(Detector.learn, `whet learn --wrong` or --missed), or train a detector with `whet train`"
-            )
-
-
-def _unit_of_margins(stage: TrainedStage, coef: NDArray[np.float64]) -> float:
-    length = float(np.sqrt(np.cumsum(coef * coef)[-1]))
-    positive, negative = stage.statistics
-    if stage.learns or not (positive.n and negative.n):
-        return length
-    apart = float(np.cumsum(coef * (positive.s / positive.n - negative.s / negative.n))[-1])
-    return max(apart / 4, SMALLEST_UNIT * length)
+        """Raise `CannotLearnError` if the model cannot be corrected; with `examples`, if it cannot count them."""
+        if examples or not self.model.votes.has_units:
+            n = np.empty(0, np.int64)
+            self.model.count(Responses.empty(self.model.votes.n_weak), n.astype(np.bool_), n)
 
 
 @dataclass(frozen=True)
@@ -345,14 +230,11 @@ class Reporting:
             if isnan(wanted):
                 raise ValueError("got min_score=nan; expected a score, the name of an operating point, or None")
             return wanted
-        return self._named(wanted)
-
-    def _named(self, name: str) -> float:
-        if name not in self.operating_points:
+        if wanted not in self.operating_points:
             known = ", ".join(map(repr, sorted(self.operating_points)))
             choice = f"use a score, or one of: {known}" if known else "this detector has none, use a score"
-            raise ValueError(f"unknown operating point {name!r}; {choice}")
-        return self.operating_points[name]
+            raise ValueError(f"unknown operating point {wanted!r}; {choice}")
+        return self.operating_points[wanted]
 
     def with_point(self, name: str, threshold: float | None, *, follows: bool = True) -> Reporting:
         """The same with one more operating point, or with another score for it; None takes it away."""
@@ -363,7 +245,7 @@ class Reporting:
         points = others | {name: float(threshold)}
         return replace(self, operating_points=points, fixed=fixed if follows else fixed | {name})
 
-    def followed(self, before: Judgement, after: Judgement) -> Reporting:
+    def followed(self, before: HeldOutScores, after: HeldOutScores) -> Reporting:
         """The same with the operating points as they are after a change, but for those that are fixed."""
         points = self.operating_points.items()
         moved = {name: score if name in self.fixed else after.followed(before, score) for name, score in points}
@@ -374,7 +256,7 @@ def _is_name(name: object) -> bool:
     return isinstance(name, str) and name.isprintable() and name.strip() == name and 0 < len(name) <= LONGEST_NAME
 
 
-# Estimates on the reference set vary more: recall may fall by so much, and false positives rise by so much.
+# Estimates on the reference set vary more: the fall of recall, and the rise of false positives, that are tolerated.
 ESTIMATED_RECALL = 0.01
 ESTIMATED_RISE = (0.10, 0.02)
 

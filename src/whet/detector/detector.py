@@ -1,135 +1,70 @@
-"""The detector: load, detect, learn, unlearn, merge, save."""
+"""The detector: a set of classes, each with one or more shapes. Load, detect, learn, unlearn, merge, save."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import isfinite
-from numbers import Integral, Real
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, TypedDict, Unpack, overload
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Unpack, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from whet._kernels.threads import map_in_order
-from whet.cascade.boxes import BoxOffset
-from whet.cascade.cascade import Cascade
-from whet.cascade.detect import GROUPING, IOU, Grouping, report
-from whet.cascade.detections import Calibration, Detections
-from whet.cascade.pyramid import SCALE_FACTOR, SMALLEST, Level, Pyramid
-from whet.cascade.scan import scan_pyramid
+from whet.arrays import Bools, Boxes, Indices, Pixels
+from whet.corrections.records import Record, Records, check_site, newest_first
+from whet.corrections.reference import Estimate
 from whet.detector import model_file
-from whet.detector.base import (
-    DEFAULT_POINT,
-    Delta,
-    DetectorBase,
-    Provenance,
-    Reporting,
-    check_delta,
-)
-from whet.detector.model_header import Contents
-from whet.detector.records import (
-    Record,
-    Records,
-    State,
-    Update,
-    check_site,
-    checked_records,
-    image_hash,
-)
-from whet.detector.reference import Estimate
+from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance, Reporting
+from whet.detector.shape import DetectOptions, LearnOptions, ScanSettings, ShapeDetector, learn_settings
+from whet.detector.state import Update, checked_records
 from whet.errors import (
-    BoxError,
+    CannotExportError,
+    CannotLearnError,
     CannotMergeError,
-    CannotUnlearnError,
     RecordError,
+    SeveralClassesError,
+    UnknownClassError,
 )
+from whet.images.boxes import BoxOffset, box_iou
+from whet.images.detections import ONLY_CLASS, Detections
+from whet.images.grouping import GROUPING, IOU, group_shapes, merge_shapes
+from whet.images.pyramid import Grid, Level
 from whet.io.files import as_path
-from whet.io.images import as_grey, as_rgb
+from whet.models.contract import Counts, Model, family_of
+from whet.parallel.threads import map_in_order
+from whet.parallel.workers import Workers, workers_from
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from whet.detector.checks import Check
-    from whet.io.images import ColorOrder, ImageLike
-    from whet.opencv.export import EarlyExits, Exported
+    from whet.io.image_files import ImageLike
+    from whet.opencv.xml_writer import EarlyExits, Exported
 
     Images = list[ImageLike] | tuple[ImageLike, ...]
 
-Floats = NDArray[np.float64]
 
-
-class _Scan(TypedDict, total=False):
-    min_size: float | None
-    max_size: float | None
-    scale_factor: float
-    step: int
-    fast: bool | None
-    grouping: Grouping | None
-    threads: int | None
-
-
-class ScanOptions(_Scan, total=False):
-    """How an image is scanned: keyword arguments of `Detector.detect`, for functions that pass them on."""
-
-    color: ColorOrder
-
-
-class PixelOptions(_Scan, total=False):
-    """Keyword arguments of `Detector.detect_pixels`: those of `detect`, without `color`."""
-
-    iou: float
-    min_score: float | str | None
-    max_detections: int | None
-
-
-class DetectOptions(ScanOptions, PixelOptions, total=False):
-    """All keyword arguments of `Detector.detect`."""
-
-
-class LearnOptions(TypedDict, total=False):
-    """Keyword arguments of `Detector.learn` and `Detector.new_records`."""
-
-    name: str
-    note: str
-    site: str
-    min_size: float | None
-    max_size: float | None
-    scale_factor: float
-    step: int
-    min_score: float | str | None
-    color: ColorOrder
-    threads: int | None
-    shared: dict[float, Level] | None
-    base_found: Detections | None
-    other_objects: Floats | None
-
-
-def check_number(name: str, value: object, more: str = "", *, whole: bool = False) -> None:
-    """Raise TypeError for an option that is not one number, or not one whole number.
-
-    >>> check_number("min_size", (10, 10), " of pixels")
-    Traceback (most recent call last):
-    TypeError: got min_size=(10, 10); expected a number of pixels
-    """
-    if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
-        raise TypeError(f"got {name}={value!r}; expected a {'whole ' * whole}number{more}")
-
-
-def file_name(image: ImageLike) -> str:
-    """The name of an image's file, without its folders and without the query of a URL; "" for pixels."""
-    return as_path(image).name if isinstance(image, str | PathLike) else ""
+# Each shape takes a scan of its own.
+MOST_SHAPES = 1000
 
 
 class Detector:
-    """Finds objects in images, and learns from corrections.
+    """Finds objects in images, and learns from corrections: a set of classes, each with one or more shapes.
 
-    A detector is a trained base, which stays as it is, and what it learned since: a set of corrections, and counts of
+    A class whose boxes differ much in shape has a detector for each shape (`ShapeDetector`); their detections are
+    grouped where they overlap. Most detectors have one class with one shape. Classes learn for themselves: a correction
+    touches one of them. An image is resized once, and its channels are computed once, for all of them.
+
+    A shape is a trained base, which stays as it is, and what it learned since: a set of corrections, and counts of
     ordinary examples. Weights are derived from these alone, so the order of learning does not matter, and what is
-    unlearned is gone without a trace. Every change is made as a whole or, with an error, not at all. Threads can share
-    a detector. What the base was trained on cannot be unlearned: it chose the weak learners.
+    unlearned is gone without a trace, from a model that was made again with the next refit. Every change is made as a
+    whole or, with an error, not at all. Threads can share a detector. What the base was trained on cannot be unlearned:
+    it chose the weak learners.
 
     >>> from skimage import data
     >>> import whet
@@ -143,25 +78,112 @@ class Detector:
     >>> detector.unlearn(learned)
     >>> detector.records
     []
+
+    >>> both = Detector({"face": detector.shapes(), "other": whet.load("face").shapes()})
+    >>> both.detect(data.astronaut(), max_detections=2).labels
+    ['face', 'other']
     """
 
-    def __init__(
-        self,
+    def __init__(self, classes: Mapping[str, Sequence[ShapeDetector]]) -> None:
+        if not isinstance(classes, Mapping):
+            raise TypeError(
+                f"got {repr(classes)[:60]}; expected shapes by class; use whet.load(FILE) to load a detector"
+            )
+        for name, shapes in classes.items():
+            if not (isinstance(shapes, Sequence) and all(isinstance(shape, ShapeDetector) for shape in shapes)):
+                raise TypeError(
+                    f"got {repr(shapes)[:60]} for the class {name!r}; expected a list of shapes: use detector.shapes()"
+                )
+        self._classes = MappingProxyType({name: tuple(shapes) for name, shapes in classes.items()})
+        if not (all(self._classes.values()) and 0 < len(self.shapes()) <= MOST_SHAPES):
+            raise ValueError(
+                f"got {len(classes)} classes with {len(self.shapes())} shapes; expected one or more for each class, "
+                f"and 1 to {MOST_SHAPES:,} in all"
+            )
+        if not self._is_plain:
+            for name in classes:
+                check_class_name(name)
+        # SHA-256 of files as they were loaded or saved, the last one last; shared with selections, as the shapes are.
+        self.files: dict[Path, str] = {}
+        # Held over a change of several shapes, so that it is one.
+        self._lock = RLock()
+
+    @classmethod
+    def from_base(
+        cls,
         base: DetectorBase,
-        counts: Delta | None = None,
+        counts: Counts | None = None,
         reporting: Reporting | None = None,
         records: Iterable[Record] = (),
-    ) -> None:
-        if isinstance(base, str | PathLike):
-            raise TypeError(f"got {base!r}; use whet.load({str(base)!r}) to load a detector")
-        self._reporting = reporting or Reporting()
-        empty = Delta.empty(base.sizes)
-        if counts is not None:
-            check_delta(counts, base)
-        self._state = State.from_learned(base, counts or empty, checked_records(records, base))
-        self._lock = RLock()
-        # File and SHA-256 of its bytes, as it was loaded or saved last.
-        self.origin: tuple[Path, str] | None = None
+    ) -> Detector:
+        """A detector of one class with one shape: a trained base, and what it has learned."""
+        if not isinstance(base, DetectorBase):
+            raise TypeError(f"got {repr(base)[:60]}; expected a DetectorBase; use whet.load(FILE) to load a detector")
+        return cls._from_shape(ShapeDetector(base, counts, reporting, records))
+
+    @classmethod
+    def _from_shape(cls, shape: ShapeDetector) -> Detector:
+        return cls({shape.class_name or ONLY_CLASS: (shape,)})
+
+    @property
+    def _is_plain(self) -> bool:
+        """One class with one shape and no other name than that of its base: the shape's own file and labels do."""
+        (name, (first, *more)), *others = self._classes.items()
+        return not others and not more and name == (first.class_name or ONLY_CLASS)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes; "object" for one without a name."""
+        return tuple(self._classes)
+
+    def shapes(self, class_name: str | None = None) -> tuple[ShapeDetector, ...]:
+        """The shapes of a class; None: those of all classes."""
+        if class_name is None:
+            return tuple(shape for shapes in self._classes.values() for shape in shapes)
+        if class_name not in self._classes:
+            raise UnknownClassError(f"unknown class {class_name!r}; classes: {', '.join(self.classes)}")
+        return self._classes[class_name]
+
+    @property
+    def named_shapes(self) -> dict[str, ShapeDetector]:
+        """All shapes, each with a name for messages: that of its class, and a number if the class has several."""
+        return {
+            name + f", shape {number}" * (len(shapes) > 1): shape
+            for name, shapes in self._classes.items()
+            for number, shape in enumerate(shapes, start=1)
+        }
+
+    def select(self, class_name: str) -> Detector:
+        """The detector of one class; it shares its shapes with this one, so that both learn."""
+        selected = Detector({class_name: self.shapes(class_name)})
+        selected.files, selected._lock = self.files, self._lock
+        return selected
+
+    @property
+    def origin(self) -> tuple[Path, str] | None:
+        """The file that was loaded or saved last, and the SHA-256 of its bytes."""
+        return next(reversed(self.files.items()), None)
+
+    @property
+    def only(self) -> ShapeDetector:
+        """The shape of a detector that has one class with one shape; raises `SeveralClassesError` for others."""
+        shapes = self._of_class(None)
+        if len(shapes) > 1:
+            raise SeveralClassesError(
+                f"the class {self.classes[0]} has {len(shapes)} shapes; expected a detector with one shape: train it "
+                "with shapes=1 (whet train --shapes 1)"
+            )
+        return shapes[0]
+
+    def _of_class(self, class_name: str | None) -> tuple[ShapeDetector, ...]:
+        """The shapes of a class; None: of the only one."""
+        if class_name is None and len(self.classes) > 1:
+            file = "FILE" if self.origin is None else self.origin[0]
+            raise SeveralClassesError(
+                f"the detector has several classes: {', '.join(self.classes)}; name one of them, such as "
+                f"'{file}:{self.classes[0]}' (in Python, pass class_name, or use Detector.select)"
+            )
+        return self.shapes(class_name)
 
     @overload
     def detect(self, image: Images, **options: Unpack[DetectOptions]) -> list[Detections]: ...
@@ -169,52 +191,52 @@ class Detector:
     @overload
     def detect(self, image: ImageLike, **options: Unpack[DetectOptions]) -> Detections: ...
 
-    def detect(
-        self,
-        image: ImageLike | Images,
-        *,
-        min_size: float | None = None,
-        max_size: float | None = None,
-        scale_factor: float = SCALE_FACTOR,
-        step: int = 1,
-        fast: bool | None = None,
-        grouping: Grouping | None = GROUPING,
-        iou: float = IOU,
-        min_score: float | str | None = None,
-        max_detections: int | None = None,
-        color: ColorOrder = "rgb",
-        threads: int | None = None,
-    ) -> Detections | list[Detections]:
-        """Find objects in an image: a path or URL, a Pillow image or an array (see `whet.io.images.as_grey`).
+    def detect(self, image: ImageLike | Images, **options: Unpack[DetectOptions]) -> Detections | list[Detections]:
+        """Find objects in an image: a path or URL, a Pillow image or an array (see `whet.io.image_files.as_grey`).
 
-        Boxes from `min_size` to `max_size` (their longer side, in pixels), each `scale_factor` times the one before,
-        are moved by `step` pixels of their level, and grouped where they overlap (see `whet.cascade.detect.detect`).
+        Boxes from `min_size` to `max_size` (their longer side, in pixels), each `scale_factor` (1.2) times the one
+        before, are moved by `step` (1) pixels of their level. Those that overlap with an IoU of `iou` (0.3) are
+        grouped: `grouping` is "peaks", "nms" for non-maximum suppression, or None (see `whet.images.grouping`).
         Detections with scores above `min_score`, a number or the name of an operating point, are kept, at most
-        `max_detections` of them. Without a minimum score the operating point "default" is used, if there is one.
+        `max_detections` of them. Without a minimum score each class has its operating point "default", if any.
 
         Detectors that have been shown to lose nothing by it, such as the bundled ones, first look at every second row
         and column of windows, with some of their stages, and then at the windows around those that pass. `fast=False`
         looks at every window instead; `fast=True` does this with other cascades, too, at the risk of missing objects.
         Channel detectors and steps above 1 are scanned in one pass.
 
-        Colour arrays are RGB; pass `color="bgr"` for those of `cv2.imread`. A list or tuple of images gives a list of
-        detections.
+        Colour arrays are RGB; pass `color="bgr"` for those of `cv2.imread`. Results do not depend on the number of
+        `threads`. A list or tuple of images gives a list of detections.
         """
-        options: PixelOptions = {
-            "min_size": min_size,
-            "max_size": max_size,
-            "scale_factor": scale_factor,
-            "step": step,
-            "fast": fast,
-            "grouping": grouping,
-            "iou": iou,
-            "min_score": min_score,
-            "max_detections": max_detections,
-            "threads": threads,
-        }
+        scan = ScanSettings(**options)
         if isinstance(image, list | tuple):
-            return [self.detect_pixels(self.pixels(one, color), **options) for one in image]
-        return self.detect_pixels(self.pixels(image, color), **options)
+            return [self._detect(part, scan) for part in image]
+        return self._detect(image, scan)
+
+    def _detect(self, image: ImageLike, scan: ScanSettings) -> Detections:
+        # By how windows lie on levels: the image, and the levels of its pyramid.
+        known: dict[Grid, tuple[Pixels, dict[float, Level]]] = {}
+
+        def detect(shape: ShapeDetector, scan: ScanSettings) -> Detections:
+            grid = shape.model.grid
+            if grid not in known:
+                known[grid] = shape.pixels(image, scan.color), {}
+            pixels, levels = known[grid]
+            return shape.detect_pixels(pixels, scan, levels)
+
+        detections = {}
+        for name, (first, *others) in self._classes.items():
+            if not others:
+                detections[name] = detect(first, scan)
+                continue
+            # Shapes have the same operating points; these are of the scores that their detections have together.
+            any_score = replace(scan, min_score=-np.inf, max_detections=None)
+            merged = merge_shapes([detect(shape, any_score) for shape in (first, *others)], scan.grouping, scan.iou)
+            detections[name] = merged.with_min_score(first.reporting.min_score(scan.min_score))
+        if self._is_plain:
+            return detections[self.classes[0]]
+        every_class = Detections.from_classes(detections)
+        return every_class if scan.max_detections is None else every_class.first(scan.max_detections)
 
     def detect_many(self, images: Iterable[ImageLike], **options: Unpack[DetectOptions]) -> Iterator[Detections]:
         """Find objects in many images, with the options of `detect`; results come in the order of the images.
@@ -226,65 +248,51 @@ class Detector:
         >>> [len(found) for found in whet.load("face").detect_many(np.zeros((2, 40, 40), np.uint8))]
         [0, 0]
         """
-        inner: DetectOptions = {**options, "threads": 1}
-        return map_in_order(lambda image: self.detect(image, **inner), images, options.get("threads"))
-
-    def detect_pixels(
-        self, pixels: NDArray[np.uint8], shared: dict[float, Level] | None = None, **options: Unpack[PixelOptions]
-    ) -> Detections:
-        """Find objects in the `pixels` of an image; detectors can take turns with the `shared` levels of its pyramid.
-
-        Detectors share levels if all look at grey images, or all at channels.
-        """
-        state, threads = self._state, options.get("threads")
-        reporting, most = state.reporting(self._reporting), options.get("max_detections")
-        check_number("iou", options.get("iou", IOU))
-        if most is not None:
-            check_number("max_detections", most, " of at least 1, or None for all", whole=True)
-            if most < 1:
-                raise ValueError(f"got max_detections={most}; expected a whole number of at least 1, or None for all")
-        pyramid = self.pyramid(
-            pixels,
-            options.get("scale_factor", SCALE_FACTOR),
-            options.get("step", 1),
-            options.get("min_size"),
-            options.get("max_size"),
-            threads,
-            shared,
-        )
-        cascade = state.derived.cascade
-        fast = options.get("fast")
-        if fast is not None:
-            cascade = cascade.fast if fast else cascade.full
-        fired = scan_pyramid(cascade, pyramid, threads=threads)
-        return report(
-            fired,
-            grouping=options.get("grouping", GROUPING),
-            iou=options.get("iou", IOU),
-            offset=reporting.box_offset,
-            min_score=reporting.min_score(options.get("min_score")),
-            max_detections=most,
-            calibration=self._calibration(state),
-            by_object=cascade.uses_channels,
-            class_name=self.class_name,
-        )
+        scan = ScanSettings(**options)
+        alone = replace(scan, threads=1)
+        return map_in_order(lambda image: self._detect(image, alone), images, scan.threads)
 
     def learn(
-        self, image: ImageLike, boxes: ArrayLike | Detections, labels: ArrayLike, **options: Unpack[LearnOptions]
+        self,
+        image: ImageLike,
+        boxes: ArrayLike | Detections,
+        labels: ArrayLike,
+        *,
+        class_name: str | None = None,
+        name: str = "",
+        note: str = "",
+        site: str = "",
+        complete: bool = False,
+        **options: Unpack[LearnOptions],
     ) -> Update:
         """Correct boxes (n, 4) of an image, as x1, y1, x2, y2: label True for the object, False for a false positive.
 
         `boxes` may also be detections, or one box (4,). `labels` are one for all boxes or (n,). Pass as options the
         sizes, `scale_factor`, `step` and `color` with which the detections were made, and the `min_score` that a missed
         object has to exceed. A correction that holds already changes nothing, until another one would undo it; learning
-        it twice is learning it once.
+        it twice is learning it once. `class_name` may be left out if there is only one class.
+
+        Of a class with several shapes, a missed object is learned by the nearest shape, and a false positive by each
+        shape that takes part in the detection, at its own boxes. `Update.shapes` has an update for each.
 
         Returns the new records, with what they change on the reference set. `name` (by default that of the file) and
-        `note` are kept with them, and so is `site`, by which `unlearn_site` finds them in a merged detector. `unlearn`
-        takes them out again. Issues a `WorseEstimateWarning` if recall falls by
-        more than 1 point there, or if false positives per image rise by more than 10 % and by 0.02.
+        `note` are kept with them, and so is `site`, by which `unlearn_site` finds them in a merged detector. With
+        `complete`, the boxes are all objects of the image: `refit` learns the rest of it as background. `unlearn`
+        takes them out again. Issues a `WorseEstimateWarning` if recall falls by more than 1 point there, or if false
+        positives per image rise by more than 10 % and by 0.02.
         """
-        update = self.add(self.new_records(image, boxes, labels, **options))
+        records = self.new_records(
+            image,
+            boxes,
+            labels,
+            class_name=class_name,
+            name=name,
+            note=note,
+            site=site,
+            all_objects=_objects_of(boxes, labels) if complete else None,
+            **options,
+        )
+        update = self.add(records, class_name=class_name)
         update.warn_if_worse()
         return update
 
@@ -294,97 +302,136 @@ class Detector:
         boxes: ArrayLike | Detections,
         labels: ArrayLike,
         *,
+        class_name: str | None = None,
         name: str = "",
         note: str = "",
         site: str = "",
-        min_size: float | None = None,
-        max_size: float | None = None,
-        scale_factor: float = SCALE_FACTOR,
-        step: int = 1,
-        min_score: float | str | None = None,
-        color: ColorOrder = "rgb",
-        threads: int | None = None,
+        all_objects: Boxes | None = None,
+        ignored: Boxes | None = None,
         shared: dict[float, Level] | None = None,
         base_found: Detections | None = None,
-        other_objects: Floats | None = None,
+        **options: Unpack[LearnOptions],
     ) -> list[Record]:
-        """The records that `learn` adds, one for each box; this detector does not change.
+        """The records that `learn` adds, one for each box of each shape that learns it; this detector does not change.
 
         They depend on the base and on the image, not on what was learned. To learn many images at once, collect their
-        records and `add` them in one step. `shared` are levels of the image's pyramid, and `base_found` the detections
-        of the base at any score, where they are known. `other_objects` (n, 4) are not learned: only no window of them
-        becomes that of a false positive.
+        records and `add` them in one step. `all_objects` (n, 4) are those of an image whose objects are all known: one
+        more record learns what shows none of them, and is not `ignored` (n, 4), as background. For a class with one
+        shape, `shared` are levels of the image's pyramid, and `base_found` the detections of the base at any score,
+        where they are known.
         """
-        from whet.detector.corrections import checked_labels, new_records
-
-        self.check_can_learn()
+        first, *others = shapes = self._of_class(class_name)
+        first.check_can_learn()
         check_site(site)
-        pixels = self.pixels(image, color)
-        array, flags = checked_labels(boxes, labels, pixels.shape[:2])
-        if not len(array):
-            return []
-        pyramid = self.pyramid(pixels, scale_factor, step, min_size, max_size, threads, shared)
-        if not pyramid.levels:
-            raise BoxError(
-                f"the image has {pixels.shape[1]} x {pixels.shape[0]} pixels, too few for windows of "
-                f"{self.window[1]} x {self.window[0]} between these sizes: nothing in it can be learned"
+        scan = learn_settings(options)
+        pixels = first.pixels(image, scan.color)
+        if others:
+            records = _records_of_shapes(shapes, pixels, boxes, labels, scan)
+        else:
+            records = first.new_records(
+                pixels,
+                boxes,
+                labels,
+                scan,
+                shared=shared,
+                base_found=base_found,
+                all_objects=all_objects,
+                ignored=ignored,
             )
-        # The point that the base came with: what was learned before must not matter.
-        above = max(self._reporting.min_score(min_score), 0.0)
-        if not isfinite(above):
-            raise ValueError(f"got min_score={min_score}; expected a finite score that a missed object can exceed")
-        found = new_records(
-            self.base,
-            self.box_offset,
-            pyramid,
-            image_hash(pixels),
-            array,
-            flags,
-            above,
-            threads,
-            base_found,
-            other_objects,
-        )
+        name = name or (as_path(image).name if isinstance(image, str | PathLike) else "")
         now = int(time.time())
-        return [record.described(now, name or file_name(image), note, site) for record in found]
+        return [record.described(now, name, note, site) for record in records]
 
-    def add(self, records: Iterable[Record]) -> Update:
-        """Add records that this detector, or another one of the same base, has made; those it has change nothing."""
-        new = checked_records(records, self.base)
+    def add(self, records: Iterable[Record], *, class_name: str | None = None) -> Update:
+        """Add records to one class, each to the shape whose base made it: all of them, or none.
+
+        Records of another detector of the same base can be added, too; those that are there already change nothing.
+        """
+        first, *others = shapes = self._of_class(class_name)
+        if not others:
+            return first.add(records)
+        given, bases = list(records), {shape.base_id for shape in shapes}
+        checked_records((record for record in given if record.base_id not in bases), first.base)  # an error
+        parts = [
+            checked_records((record for record in given if record.base_id == shape.base_id), shape.base)
+            for shape in shapes
+        ]
         with self._lock:
-            before = self._state
-            added = tuple(record for key, record in new.items() if key not in before.records)
-            self._state = after = before.replaced(new)
-        unsatisfied = tuple(after.records[key] for key in after.derived.unsatisfied)
-        return Update(added, before.estimate(self._reporting), after.estimate(self._reporting), unsatisfied)
+            pairs = zip(shapes, parts, strict=True)
+            updates = [shape.add(part.values()) if part else Update(()) for shape, part in pairs]
+        return Update(
+            tuple(record for update in updates for record in update),
+            unsatisfied=tuple(record for shape in shapes for record in shape.unsatisfied),
+            shapes=tuple(updates),
+        )
+
+    def refit(
+        self,
+        *,
+        threads: int | None = None,
+        client: Client | None = None,
+        workers: Workers | None = None,
+        progress: Callable[[str, float], None] = lambda *_: None,
+    ) -> Update:
+        """Make the model again from all kept samples, so that it does better on all other images; takes seconds.
+
+        The samples are those of the first training and of everything that was learned since; images are not needed.
+        The result depends on this set alone: in any order, and after merging or unlearning, equal sets give equal
+        bytes. Corrections that the new model satisfies by itself need no known windows any more; the others hold as
+        before. Nothing learned means the model of the training. `progress` receives the name of a step and the share
+        of it that is done.
+
+        Returns estimates before and after, on held-out samples. Raises `CannotLearnError` for a detector that keeps no
+        samples, and for a class with several shapes.
+        """
+        several = [name for name, shapes in self._classes.items() if len(shapes) > 1]
+        if several:
+            raise CannotLearnError(
+                f"the class {several[0]} has several shapes, whose scores must compare: only a class with one shape "
+                "can learn from samples; train it with shapes=1 (whet train --shapes 1)"
+            )
+        for shape in self.shapes():
+            shape.check_can_refit()
+        workers = workers_from(client, threads) if workers is None else workers
+        updates = [shape.refit(workers, progress) for shape in self.shapes()]
+        unsatisfied = tuple(record for update in updates for record in update.unsatisfied)
+        first = updates[0] if len(updates) == 1 else Update(())
+        return Update((), first.before, first.after, unsatisfied, tuple(updates) if len(updates) > 1 else ())
+
+    def take_refit(self, other: Detector) -> None:
+        """Take over the last refit of a detector of the same bases, all of whose records this one has."""
+        for own, theirs in zip(self.shapes(), self._same_shapes(other), strict=True):
+            own.take_refit(theirs)
+
+    @property
+    def needs_refit(self) -> bool:
+        """Whether something was learned or unlearned that the model was not made again with."""
+        return self.can_refit and any(shape.needs_refit for shape in self.shapes())
+
+    @property
+    def can_refit(self) -> bool:
+        """Whether all classes keep samples to learn from, and have one shape."""
+        return all(shape.base.crops is not None for shape in self.shapes()) and len(self.shapes()) == len(self.classes)
+
+    def strip(self) -> None:
+        """Remove all samples, which are small crops: the detector can still be corrected, but not made again."""
+        for shape in self.shapes():
+            shape.strip()
 
     def unlearn(self, what: Update | Record | str | Iterable[Update | Record | str]) -> None:
-        """Take out records, as if they had never been learned; the images are not needed.
+        """Take out records of any class, as if they had never been learned; the images are not needed.
 
         `what` is what `learn` has returned, a record, the first characters of an id, or several of these. Raises
         `RecordError`, and changes nothing, for what is not learned now. What the base was trained on cannot be
         unlearned: it chose the weak learners.
         """
-        several = [what] if isinstance(what, Update | Record | str) else list(what)
-        wanted = [one for part in several for one in (part if isinstance(part, Update) else (part,))]
-        if not all(isinstance(one, Record | str) for one in wanted):
-            raise RecordError(f"got {wanted[:3]!r} to unlearn; expected what `learn` returned, records or their ids")
+        parts = [what] if isinstance(what, Update | Record | str) else list(what)
+        records = [record for part in parts for record in (part if isinstance(part, Update) else (part,))]
+        if not all(isinstance(record, Record | str) for record in records):
+            raise RecordError(f"got {records[:3]!r} to unlearn; expected what `learn` returned, records or their ids")
         with self._lock:
-            records = self._state.records
-            ids = [records.find(one.id if isinstance(one, Record) else one).id for one in wanted]
-            self._state = self._state.replaced(Records(), ids)
-
-    def replace_records(self, add: Iterable[Record] = (), remove: Iterable[Record] = ()) -> None:
-        """Add records and take out others in one change; weights are derived once. Records in both are kept.
-
-        Raises `RecordError`, and changes nothing, if one to take out is not learned now.
-        """
-        new, old = checked_records(add, self.base), [record.id for record in remove]
-        with self._lock:
-            missing = [key for key in old if key not in self._state.records]
-            if missing:
-                raise RecordError(f"record {missing[0][:8]} is not learned now; nothing was changed")
-            self._state = self._state.replaced(new, old)
+            known = Records.from_iterable(self.records)
+            self._remove({known.find(record.id if isinstance(record, Record) else record).id for record in records})
 
     def unlearn_site(self, site: str) -> list[Record]:
         """Take out all that a site has learned, as if it had never been merged; returns it.
@@ -393,113 +440,93 @@ class Detector:
         Patches have no site: take them out with `unlearn_patches`, or merge the other sites again.
         """
         with self._lock:
-            found = [record for record in self.records if site and record.site == site]
-            if not found:
+            removed = [record for record in self.records if site and record.site == site]
+            if not removed:
                 sites = sorted({record.site for record in self.records} - {""})
                 raise RecordError(f"got the site {site!r}; expected one of {', '.join(sites) or 'none: none is known'}")
-            self._state = self._state.replaced(Records(), [record.id for record in found])
-        return found
+            self._remove({record.id for record in removed})
+        return removed
+
+    def _remove(self, ids: set[str]) -> None:
+        for shape in self.shapes():
+            own = [record for record in shape.records if record.id in ids]
+            if own:
+                shape.replace_records(remove=own)
+                shape.forget_refit()
 
     def learn_patches(
         self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike = 1, threads: int | None = None
     ) -> None:
-        """Count patches (n, height, width) of the window's size with labels (n,) as further training samples.
-
-        Each counts `weights` times, and no record is kept. The result depends neither on the order of the patches, nor
-        on how they are divided into calls. To correct single mistakes, use `learn`.
-        """
-        self.add_counts(self._counted(patches, labels, weights, threads))
+        """Count patches (n, height, width) with labels (n,) as further samples; see `ShapeDetector.learn_patches`."""
+        self.only.learn_patches(patches, labels, weights, threads)
 
     def unlearn_patches(
         self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike = 1, threads: int | None = None
     ) -> None:
-        """Take out patches that `learn_patches` has learned with these labels and weights.
-
-        Raises `CannotUnlearnError`, and changes nothing, where counts show that they were not learned.
-        """
-        old = self._counted(patches, labels, weights, threads)
-        with self._lock:
-            rest = self._state.counts - old
-            if not rest.is_possible:
-                raise CannotUnlearnError(
-                    "cannot unlearn these samples: they were not learned since the base, or not so often; nothing was "
-                    "changed"
-                )
-            self._state = State.from_learned(self.base, rest, self._state.records)
-
-    def _counted(self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike, threads: int | None) -> Delta:
-        self.check_can_learn(examples=True)
-        from whet.detector.derive import count_patches
-
-        return count_patches(self.base, np.asarray(patches), labels, weights, threads)
-
-    def add_counts(self, new: Delta) -> None:
-        """Count further samples in any of the stages, without records; weights and thresholds follow."""
-        check_delta(new, self.base)
-        with self._lock:
-            self._state = State.from_learned(self.base, self._state.counts + new, self._state.records)
+        """Take out patches that `learn_patches` has learned; see `ShapeDetector.unlearn_patches`."""
+        self.only.unlearn_patches(patches, labels, weights, threads)
 
     def merge(self, *others: Detector | str | PathLike[str]) -> None:
-        """Add all that other detectors of the same base, or those in files, have learned since that base.
+        """Add all that other detectors of the same bases, or those in files, have learned since these bases.
 
         Records that several have count once. Patches have no records: those that several learned before they were
         copied apart count again. Box offset, operating points and provenance stay those of this detector.
         """
         from whet.detector.storage import load
 
-        found = [other if isinstance(other, Detector) else load(other) for other in others]
-        for other in found:
-            self._check_same_base(other)
-        theirs = [other._state for other in found]
+        loaded = [load(other) if isinstance(other, str | PathLike) else other for other in others]
+        theirs = [self._same_shapes(other) for other in loaded]
+        # Copies of several first: if one of them fails, nothing is changed.
         with self._lock:
-            counts = sum((state.counts for state in theirs), self._state.counts)
-            records = [record for state in theirs for record in state.records.values()]
-            self._state = State.from_learned(self.base, counts, self._state.records | records)
+            for target in [self] if len(self.shapes()) == 1 else [self.copy(), self]:
+                for number, shape in enumerate(target.shapes()):
+                    shape.merge(*(shapes[number] for shapes in theirs))
 
-    def _check_same_base(self, other: Detector) -> None:
-        if self.base_id != other.base_id:
-            raise CannotMergeError(
-                f"these detectors do not share one base ({self.base_id[:12]} and {other.base_id[:12]}): merge copies "
-                "of one detector"
-            )
-        if (self.base.reference and self.base.reference.digest) != (
-            other.base.reference and other.base.reference.digest
-        ):
-            raise CannotMergeError(
-                "these detectors have different reference sets, which guard their corrections: merge copies of one "
-                "detector"
-            )
+    def _same_shapes(self, other: Detector) -> list[ShapeDetector]:
+        """The shapes of another detector in the order of these; raises `CannotMergeError` for other classes."""
+        if len(self.shapes()) == len(other.shapes()) == 1:
+            return [other.only]
+        for name in dict.fromkeys((*self.classes, *other.classes)):
+            ours, theirs = ([shape.base_id for shape in of._classes.get(name, ())] for of in (self, other))
+            if ours != theirs:
+                raise CannotMergeError(f"the class {name!r} has not the same base in both: merge copies of one model")
+        return [shape for name in self.classes for shape in other.shapes(name)]
 
     def check_can_learn(self, *, examples: bool = False) -> None:
         """Raise `CannotLearnError` if no stage has statistics; with `examples`, if no weights follow from them."""
-        self.base.check_can_learn(examples=examples)
+        for shape in self.shapes():
+            shape.check_can_learn(examples=examples)
 
     def copy(self) -> Detector:
-        """A detector that learns on its own from here on; the base is shared."""
-        twin = Detector.__new__(Detector)
-        # All that a detector holds are values: none is ever changed in place.
-        twin._reporting, twin._state = self._reporting, self._state
-        twin._lock, twin.origin = RLock(), self.origin
+        """A detector that learns on its own from here on; the bases are shared."""
+        with self._lock:
+            twin = Detector({name: [shape.copy() for shape in shapes] for name, shapes in self._classes.items()})
+        twin.files = dict(self.files)
         return twin
+
+    def as_trained(self) -> Detector:
+        """A detector of the same bases that has learned nothing, with the operating points that these came with."""
+        return Detector({name: [shape.as_trained() for shape in shapes] for name, shapes in self._classes.items()})
 
     def __reduce__(self) -> tuple[Callable[[bytes], Detector], tuple[bytes]]:
         return Detector.from_bytes, (self.to_bytes(),)
 
-    def as_trained(self) -> Detector:
-        """A detector of the same base that has learned nothing, with the operating points that the base came with."""
-        return Detector(self.base, reporting=self._reporting)
-
     def to_bytes(self) -> bytes:
         """The detector as the bytes of its file. Equal sets of records and counts give equal bytes."""
-        state = self._state
-        return model_file.to_bytes(Contents(self.base, state.counts, self._reporting, state.records))
+        if self._is_plain:
+            return self.only.to_bytes()
+        with self._lock:
+            parts = {name: [shape.to_bytes() for shape in shapes] for name, shapes in self._classes.items()}
+        return model_file.join_classes(parts)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Detector:
         """A detector from the bytes of its file; raises `ModelFileError` where they are damaged."""
+        if not model_file.has_classes(data):
+            return cls._from_shape(ShapeDetector.from_bytes(data))
         with model_file.damage_as_error():
-            contents = model_file.from_bytes(data)
-            return cls(contents.base, contents.counts, contents.reporting, contents.records.values())
+            parts = model_file.split_classes(data)
+            return cls({name: [ShapeDetector.from_bytes(part) for part in parts[name]] for name in parts})
 
     def check(self) -> list[Check]:
         """Check what this detector claims: statistics, weights, corrections and its file, each derived in another way.
@@ -511,16 +538,23 @@ class Detector:
         ['statistics are those of samples', 'weights follow from counts', 'state follows from records',
          'corrections hold', 'file gives the same detector']
         """
-        from whet.detector.checks import run_checks
+        from whet.detector.checks import Check
 
-        return run_checks(self, self._state)
+        if len(self.shapes()) == 1:
+            return self.only.check()
+        faults: dict[str, list[str]] = {}
+        for name, shape in self.named_shapes.items():
+            for check in shape.check():
+                faults.setdefault(check.name, []).extend(f"{name}: {fault}" for fault in check.faults)
+        return [Check(name, tuple(lines)) for name, lines in faults.items()]
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the detector to a file: as a whole, or not at all.
+        """Write the detector to a file, or its class into a file of several (`signs.whet:stop`): as a whole, or not.
 
         Raises `ModelChangedError` if this detector was loaded from that file, and the file has changed since: load it
-        again, or use `edit`. Raises `ModelNameError` for a name that `load` would take for something else: one that
-        ends in .xml, or one without a directory and a suffix.
+        again, or use `edit`. Raises `SeveralClassesError` if the file has classes that would be lost. Raises
+        `ModelNameError` for a name that `load` would take for something else: one that ends in .xml, or one without a
+        directory and a suffix.
         """
         from whet.detector.storage import save
 
@@ -531,12 +565,24 @@ class Detector:
     ) -> Exported:
         """Write the detector as it is now for `cv2.CascadeClassifier`; statistics and operating points stay behind.
 
-        The answer says how the file's decisions can differ (see `whet.opencv.export.write_opencv`). Raises
+        The answer says how the file's decisions can differ (see `whet.opencv.xml_writer.write_opencv`). Raises
         `CannotExportError` where the detector cannot be represented in OpenCV's format.
         """
-        from whet.opencv.export import write_opencv
-
-        exported = write_opencv(self.cascade, Path(path), early_exits=early_exits, exact=exact)
+        model = self.model
+        name = family_of(model.family).export_opencv
+        if not name:
+            raise CannotExportError(
+                f"models of the family {model.family!r} cannot be represented in OpenCV's format; train with "
+                "--for-opencv (features haar or lbp) for a detector that can be exported"
+            )
+        if self.only.corrected.known is not None:
+            raise CannotExportError(
+                "OpenCV's format has no place for corrections: export the detector without them (Detector.as_trained(),"
+                " or a copy after `whet unlearn MODEL --all`), or run it in whet"
+            )
+        module, _, function = name.rpartition(".")
+        write = getattr(import_module(module), function)
+        exported: Exported = write(model, Path(path), early_exits, exact)
         height, width = self.box_offset.size
         more = []
         if self.box_offset != BoxOffset():
@@ -553,19 +599,23 @@ class Detector:
         return replace(exported, differences=(*exported.differences, *more))
 
     def set_operating_point(self, name: str, min_score: float | None) -> None:
-        """Give a minimum score a name, for `detect(min_score=name)`; None removes the name.
+        """Give a minimum score of the only class a name, for `detect(min_score=name)`; None removes the name.
 
         The score comes from an evaluation: `operating_point(result.curve, 0.1)` of `whet.evaluation.curves` is the
         lowest with at most one false positive in ten images. It belongs to the detector as it is now, with the
         `scale_factor`, `step` and `grouping` that were used. A point that is set before anything is learned follows
-        what is learned; one that is set later stays as it is.
+        what is learned; one that is set later stays as it is. Of several classes, use `select(class_name)`.
         """
         with self._lock:
-            self._reporting = self._reporting.with_point(name, min_score, follows=self._state.is_base)
+            shapes = self._of_class(None)
+            for shape in shapes:  # an error here changes nothing
+                shape.reporting.with_point(name, min_score)
+            for shape in shapes:
+                shape.set_operating_point(name, min_score)
 
     @property
     def operating_points(self) -> Mapping[str, float]:
-        """Minimum scores by name, as they are now; see `set_operating_point`.
+        """Minimum scores of the only class by name, as they are now; see `set_operating_point`.
 
         Examples move scores. Points that the base came with follow by the reference set: they have as much recall
         there, and no more false positives than before. Corrections reject or accept windows, and move no point.
@@ -574,80 +624,63 @@ class Detector:
 
     @property
     def reporting(self) -> Reporting:
-        """Box offset and operating points, as they are now."""
-        return self._state.reporting(self._reporting)
+        """Box offset and operating points of the only class, as they are now; of several shapes, those of the first.
 
-    def _calibration(self, state: State) -> Calibration | None:
-        if self.base.reference is None or not self.base.reference.n_images:
-            return None
-
-        def probability(scores: Floats, _: NDArray[np.intp]) -> Floats:
-            judged = state.judgement
-            return np.full(len(scores), np.nan) if judged is None else judged.calibration.probability(scores)
-
-        return probability
+        All shapes of a class have the same operating points.
+        """
+        return self._of_class(None)[0].reporting
 
     @property
     def estimate(self) -> Estimate | None:
-        """Recall and false positives per image at the default operating point, by the reference set; None without."""
-        return self._state.estimate(self._reporting)
+        """Recall and false positives per image at the default operating point, by the reference set; None without.
+
+        Shapes estimate for themselves, and not what their detections are together: None for several.
+        """
+        first, *others = self.shapes()
+        return None if others else first.estimate
 
     @property
     def records(self) -> list[Record]:
         """All that was learned and can be unlearned, the newest first."""
-        return self._state.records.newest_first()
+        return newest_first(record for shape in self.shapes() for record in shape.records)
 
     @property
     def unsatisfied(self) -> list[Record]:
         """Corrections that do not hold: they contradict one another, or lie beyond these weak learners."""
-        state = self._state
-        return [state.records[key] for key in state.derived.unsatisfied]
+        return [record for shape in self.shapes() for record in shape.unsatisfied]
+
+    @property
+    def class_name(self) -> str | None:
+        """The name of the only class; None if it has none."""
+        first, name = self._of_class(None)[0], self.classes[0]
+        return None if name == ONLY_CLASS and first.class_name is None else name
+
+    # What only one shape has.
 
     @property
     def base(self) -> DetectorBase:
         """The frozen result of the training."""
-        return self._state.base
+        return self.only.base
 
     @property
-    def cascade(self) -> Cascade:
-        """The weighted cascade as it is now; where nothing was learned, the base's own."""
-        return self._state.derived.cascade
-
-    @property
-    def weighted(self) -> Cascade:
-        """The cascade with the weights of base and examples, without corrections."""
-        return self._state.derived.weighted
-
-    @property
-    def delta(self) -> Delta:
-        """The counts of all examples since the base, with or without records."""
-        return self._state.total
-
-    @property
-    def counts(self) -> Delta:
-        """The counts of examples without records: those of `learn_patches` and `add_counts`."""
-        return self._state.counts
+    def model(self) -> Model:
+        """The model of base and examples, without corrections; where nothing was learned, the base's own."""
+        return self.only.model
 
     @property
     def box_offset(self) -> BoxOffset:
         """Which box is reported for a window."""
-        return self._reporting.box_offset
-
-    @property
-    def aspect(self) -> float:
-        """Width over height of the boxes that are reported."""
-        (height, width), (rows, columns) = self.window, self.box_offset.size
-        return width * columns / (height * rows)
+        return self.only.box_offset
 
     @property
     def window(self) -> tuple[int, int]:
         """Height and width of the smallest window, in pixels."""
-        return self.base.window
+        return self.only.window
 
     @property
     def base_id(self) -> str:
         """Hash of the base: detectors that share it can be merged, and can unlearn each other's records."""
-        return self.base.base_id
+        return self.only.base_id
 
     @property
     def provenance(self) -> Provenance:
@@ -655,71 +688,102 @@ class Detector:
         return self.base.provenance
 
     @property
-    def class_name(self) -> str | None:
-        """The class that the base was trained for, as its annotations call it; None if it is not known."""
-        return self.base.provenance.class_name
-
-    @property
     def n_examples(self) -> tuple[int, int]:
         """Positive and negative examples that were learned since the base; corrections are no examples."""
-        objects, others = zip(*self._state.total.counts, strict=True)
-        return max(objects), max(others)
+        return (0, 0) if self.only.total is None else self.only.total.n_examples
 
     def __repr__(self) -> str:
-        (height, width), (objects, others), n = self.window, self.n_examples, len(self.cascade.stages)
-        n_corrections = sum(record.kind == "correction" for record in self._state.records.values())
-        points = "".join(f", {name!r}: {score:g}" for name, score in sorted(self.operating_points.items()))
-        name = "" if self.class_name is None else f"{self.class_name}: "
-        return (
-            f"Detector({name}{width} x {height} windows, {n} stage{'s' * (n != 1)}, {self.cascade.n_weak} weak learners"
-            f"; learned {n_corrections} correction{'s' * (n_corrections != 1)}, {objects} positives, {others} negatives"
-            f"{'; operating points ' + points[2:] if points else ''})"
+        if self._is_plain:
+            return f"Detector({f'{self.class_name}: ' * (self.class_name is not None)}{self.only.summary})"
+        sizes = {name: len(shapes) for name, shapes in self._classes.items()}
+        return f"Detector({', '.join(name + f' ({n} shapes)' * (n > 1) for name, n in sizes.items())})"
+
+
+def _objects_of(boxes: ArrayLike | Detections, labels: ArrayLike) -> Boxes:
+    array = np.asarray(boxes.boxes if isinstance(boxes, Detections) else boxes, np.float64).reshape(-1, 4)
+    return array[np.broadcast_to(np.asarray(labels, np.bool_), len(array))]
+
+
+def _records_of_shapes(
+    shapes: Sequence[ShapeDetector],
+    pixels: Pixels,
+    boxes: ArrayLike | Detections,
+    labels: ArrayLike,
+    scan: ScanSettings,
+) -> list[Record]:
+    """The records of all shapes of a class."""
+    from whet.corrections.box_windows import check_consistent, checked_labels
+
+    array, flags = checked_labels(boxes, labels, pixels.shape[:2])
+    check_consistent(array, flags)
+    base_found = detect_bases(shapes, pixels, scan)
+    merged, objects = merge_shapes(base_found), array[flags]
+    parts = divide_boxes(shapes, array, flags, base_found, pixels.shape[:2])
+    return [
+        record
+        for shape, part in zip(shapes, parts, strict=True)
+        for record in shape.new_records(pixels, *part, scan, base_found=merged, other_objects=objects)
+    ]
+
+
+def detect_bases(shapes: Sequence[ShapeDetector], pixels: Pixels, scan: ScanSettings) -> list[Detections]:
+    """What each shape detects at any score, without what it learned: that must not matter for corrections."""
+    every = replace(scan, fast=None, grouping=GROUPING, iou=IOU, min_score=-np.inf, max_detections=None)
+    return [shape.as_trained().detect_pixels(pixels, every) for shape in shapes]
+
+
+def divide_boxes(
+    shapes: Sequence[ShapeDetector],
+    boxes: Boxes,
+    is_object: Bools,
+    base_found: Sequence[Detections],
+    image_shape: tuple[int, ...],
+) -> list[tuple[Boxes, Bools]]:
+    """Boxes (n, 4) of an image (height, width), and which are objects (n,), that each shape of a class has to learn.
+
+    An object is learned by the nearest shape. A false positive stands for the detections of all shapes together with an
+    IoU of 0.5 or more, and is learned by each shape at its own boxes of these, except those of objects and those
+    outside the image. If the nearest shape has none there, it learns the box itself: it may detect something there once
+    other corrections are learned. `base_found` are the detections of the bases.
+    """
+    from whet.corrections.box_windows import SAME, is_inside
+
+    objects, wrong = boxes[is_object], boxes[~is_object]
+    merged, groups = group_shapes(base_found)
+    is_meant = box_iou(wrong, merged.boxes) >= SAME
+    divided = []
+    for number, (detections, group) in enumerate(zip(base_found, groups, strict=True)):
+        own = detections.boxes
+        can_be_wrong = is_inside(own, image_shape) & ~(box_iou(own, objects) >= SAME).any(axis=1)
+        is_wrong = is_meant[:, group] & (group >= 0) & can_be_wrong
+        is_there = (is_wrong & (box_iou(wrong, own) >= SAME)).any(axis=1)
+        nearest = objects[nearest_shape(shapes, objects) == number]
+        itself = wrong[(nearest_shape(shapes, wrong) == number) & ~is_there]
+        chosen = np.concatenate([nearest, itself, own[is_wrong.any(axis=0)]])
+        divided.append((chosen, np.arange(len(chosen)) < len(nearest)))
+    return divided
+
+
+def nearest_shape(shapes: Sequence[ShapeDetector], boxes: Boxes) -> Indices:
+    """The number (n,) of the shape whose boxes have the aspect ratio nearest to that of each of the boxes (n, 4)."""
+    aspects = np.log([shape.aspect for shape in shapes])
+    sizes = boxes[:, 2:] - boxes[:, :2]
+    return np.asarray(abs(np.log(sizes[:, :1] / sizes[:, 1:]) - aspects).argmin(axis=1))
+
+
+def is_class_name(name: object) -> bool:
+    """Whether a name can stand after the colon of `signs.whet:stop`, and name a folder."""
+    return isinstance(name, str) and bool(name.strip(". ")) and name.isprintable() and not set("/\\:") & set(name)
+
+
+def check_class_name(name: object) -> None:
+    """Raise ValueError for a name that a class of several, or of several shapes, cannot have.
+
+    >>> check_class_name("a/b")
+    Traceback (most recent call last):
+    ValueError: got the class name 'a/b'; expected a printable text without / \\ and :, and not only dots
+    """
+    if not is_class_name(name):
+        raise ValueError(
+            f"got the class name {name!r}; expected a printable text without / \\ and :, and not only dots"
         )
-
-    def pyramid(
-        self,
-        pixels: NDArray[np.uint8],
-        scale_factor: float = SCALE_FACTOR,
-        step: int = 1,
-        min_size: float | None = None,
-        max_size: float | None = None,
-        threads: int | None = None,
-        shared: dict[float, Level] | None = None,
-    ) -> Pyramid:
-        """The levels on which boxes have these sizes; windows are smaller or larger than the boxes reported."""
-        check_number("scale_factor", scale_factor)
-        check_number("step", step, whole=True)
-        for name, size in (("min_size", min_size), ("max_size", max_size)):
-            if size is not None:
-                check_number(name, size, " of pixels: the longer side of a box")
-        (height, width), offset = self.window, self.box_offset
-        ratio = max(height, width) / max(height * offset.size[0], width * offset.size[1])
-        smallest = SMALLEST * max(height, width) / ratio
-        least = self._default_min_size(smallest, max_size) if min_size is None else min_size
-        if least is not None and not smallest <= least < np.inf:
-            raise ValueError(f"got min_size={least}; this detector finds objects from {smallest:g} pixels up")
-        if max_size is not None and not max_size > 0:
-            raise ValueError(f"got max_size={max_size}; expected a size in pixels, above 0")
-        if least is not None and max_size is not None and least > max_size:
-            raise ValueError(f"got min_size={least} above max_size={max_size}; expected min_size <= max_size")
-        return Pyramid.from_image(
-            pixels,
-            self.window,
-            scale_factor=scale_factor,
-            step=step,
-            min_size=None if least is None else least * ratio,
-            max_size=None if max_size is None else max_size * ratio,
-            grid=self.base.cascade.grid,
-            shared=shared,
-            threads=threads,
-        )
-
-    def _default_min_size(self, smallest: float, most: float | None) -> float | None:
-        """The least size that this detector looks for, within what it can find and what is asked for."""
-        if self._reporting.min_size is None or (most is not None and most < smallest):
-            return None
-        return min(max(self._reporting.min_size, smallest), np.inf if most is None else most)
-
-    def pixels(self, image: ImageLike, color: ColorOrder = "rgb") -> NDArray[np.uint8]:
-        """An image as this detector looks at it: RGB (height, width, 3) for channels, else grey (height, width)."""
-        return as_rgb(image, color) if self.base.cascade.uses_channels else as_grey(image, color)

@@ -7,47 +7,44 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.pyramid import WindowIndex
-from whet.cascade.stage import ClassPair, LearningStage, Stage, TrainedStage
-from whet.detector.base import Delta, DetectorBase
-from whet.detector.model_header import MOST_BYTES, Contents, FixedHeader, Header, LearningHeader, StageHeader
-from whet.detector.records import Record, Records
-from whet.detector.reference import Reference
+from whet.corrections.kept import Crops
+from whet.corrections.records import INDEX, Records, check_index
+from whet.corrections.reference import Reference
+from whet.detector.base import DetectorBase
+from whet.detector.model_header import MOST_BYTES, Contents, Header
+from whet.detector.state import Refit
 from whet.errors import DetectorNotFoundError, ModelFileError, WhetError
-from whet.features.families import columns_of, from_columns, layout_of
-from whet.lda.statistics import BinaryStatistics
-from whet.lda.thresholds import RejectionThresholds
+from whet.images.pyramid import WindowIndex
+from whet.models.contract import family_of
+from whet.models.header_values import Layout, check_layout
+from whet.models.responses import Responses
 
 Tensors = Mapping[str, NDArray[Any]]
-Layout = tuple[tuple[np.dtype[Any], ...], tuple[int, ...]]
 
 # The limit of safetensors.
 MOST_HEADER = 100_000_000
 # One key only: safetensors keeps several in no fixed order.
 KEY = "whet"
-# That of a file with several classes, in `whet.detector.classes`.
+# That of a file with several classes, or with several shapes of a class.
 CLASSES_KEY = "whet classes"
-CLASSES = ("positive", "negative")
+MODEL = "model."
 MEAN = "mean_positive"
 TRAINED = "training_images"
-# Arrays of the reference set and of the windows of all records, one row for each sample or window.
+CROPS = "crops."
+KEPT, KEPT_END = "records.kept", "records.kept_end"
+# The file of the model that was made again.
+REFIT = "refit"
+# Arrays of the reference set, one row for each sample.
 _REFERENCE: dict[str, np.dtype[Any]] = {
-    "part": np.dtype(np.uint8),
-    "gain": np.dtype(np.float32),
-    "item": np.dtype(np.int32),
+    name: np.dtype(kind) for name, kind in (("part", np.uint8), ("gain", np.float32), ("item", np.int32))
 }
-_WINDOWS: dict[str, np.dtype[Any]] = {
-    "scale": np.dtype(np.float64),
-    "y": np.dtype(np.int32),
-    "x": np.dtype(np.int32),
-}
-UNSIGNED = tuple(np.dtype(f"u{size}") for size in (1, 2, 4, 8))
 
 
 def read_bytes(path: Path) -> bytes:
@@ -74,7 +71,10 @@ def to_bytes(detector: Contents) -> bytes:
     """A detector as the bytes of its file."""
     from safetensors.numpy import save as serialise
 
-    tensors, header = dict(_tensors_of(detector)), Header.from_contents(detector)
+    saved = detector.base.model.saved(detector.counts)
+    tensors = {MODEL + name: np.ascontiguousarray(array) for name, array in saved.arrays.items()}
+    tensors |= dict(_tensors_of(detector))
+    header = Header.from_contents(detector, saved.table | saved.aside)
     data = bytes(serialise(tensors, {KEY: header.to_json(_content_hash(header, tensors))}))
     n_header = int.from_bytes(data[:8], "little")
     if len(data) > MOST_BYTES or n_header > MOST_HEADER:  # what could not be loaded is not saved
@@ -95,15 +95,19 @@ def _content_hash(header: Header, tensors: Tensors) -> str:
     return digest.hexdigest()
 
 
-def from_bytes(data: bytes) -> Contents:
-    """A detector from the bytes of its file; raises ModelFileError on anything that is not a sound one."""
+def from_bytes(data: bytes, *, is_refit: bool = False) -> Contents:
+    """A detector from the bytes of its file; raises ModelFileError on anything that is not a sound one.
+
+    With `is_refit`, it is a model that was made again, which has learned nothing itself.
+    """
     tensors = deserialised(data)
     with damage_as_error():
         text = metadata_of(data)
         header = Header.from_json(text)
-        _check_layout(tensors, header)
         if header.to_json(_content_hash(header, tensors)) != text:
             raise ModelFileError("the content does not have the hash of the header; get the file again, or a backup")
+        if is_refit and (header.refit is not None or header.records or header.settings is not None):
+            raise ModelFileError("the model that was made again has learned something itself")
         return _assembled(header, tensors)
 
 
@@ -123,64 +127,26 @@ def _tensors_of(detector: Contents) -> Iterator[tuple[str, NDArray[Any]]]:
         yield MEAN, np.ascontiguousarray(detector.base.mean_positive)
     if detector.base.training_images is not None:
         yield TRAINED, np.ascontiguousarray(detector.base.training_images)
-    for number, (stage, pair) in enumerate(zip(detector.base.stages, detector.counts.stages, strict=True)):
-        for name, column in columns_of(stage.features, stage.weak).items():
-            yield _name(number, name), column
-        for name, floats in _floats_of(stage):
-            yield _name(number, name), np.ascontiguousarray(floats, dtype=np.float64)
-        for side, base, learned in zip(CLASSES, stage.statistics, pair, strict=True):
-            if base.n:
-                yield _name(number, side), _triangle(base)
-            if learned.n:
-                yield _name(number, f"learned.{side}"), _triangle(learned)
-    yield from _reference_tensors(detector.base.reference)
-    yield from _record_tensors(list(detector.records.values()), detector.base.cascade.n_weak)
-
-
-def _reference_tensors(reference: Reference | None) -> Iterator[tuple[str, NDArray[Any]]]:
+    if detector.base.crops is not None:
+        for name, array in detector.base.crops.arrays.items():
+            yield CROPS + name, np.ascontiguousarray(array)
+    if detector.refit is not None:
+        whole = to_bytes(Contents(detector.refit.base, None, detector.refit.reporting, Records()))
+        yield REFIT, np.frombuffer(whole, np.uint8)
+    reference, records = detector.base.reference, list(detector.records.values())
     if reference is not None:
-        yield "reference.responses", np.ascontiguousarray(reference.responses)
+        yield "reference.responses", reference.responses.to_bytes()
         for name, dtype in _REFERENCE.items():
             yield f"reference.{name}", np.ascontiguousarray(getattr(reference, name), dtype)
-
-
-def _record_tensors(records: Sequence[Record], n_weak: int) -> Iterator[tuple[str, NDArray[Any]]]:
-    if not records:
-        return
-    empty = np.empty((0, -(-n_weak // 8)), np.uint8)
-    yield "records.responses", np.concatenate([empty, *(record.responses for record in records if len(record))])
-    for name, dtype in _WINDOWS.items():
-        columns = [getattr(record.index, name) for record in records]
-        yield f"records.{name}", np.concatenate(columns).astype(dtype)
-
-
-def _floats_of(stage: TrainedStage) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    match stage:
-        case Stage():
-            yield "coef", stage.coef
-            if stage.rejection_thresholds is not None:
-                yield "exits", stage.rejection_thresholds
-        case LearningStage(rejection=RejectionThresholds() as rejection):
-            yield "exits", rejection.z
-
-
-def _name(number: int, column: str) -> str:
-    return f"stage{number:03d}.{column}"
-
-
-def _triangle(statistics: BinaryStatistics) -> NDArray[Any]:
-    """Upper triangle of C, row by row, in the smallest unsigned type that holds it; the sums are its diagonal."""
-    upper = statistics.C[np.triu_indices(len(statistics.s))]
-    return upper.astype(np.min_scalar_type(upper.max()))
-
-
-def _statistics(n: int, triangle: NDArray[Any], size: int) -> BinaryStatistics:
-    if triangle.max() > n:  # before the cast: 2^64 - 1 would become -1
-        raise ModelFileError(f"got a co-occurrence of {triangle.max()} in {n} samples: no samples can have it")
-    C = np.zeros((size, size), np.int64)
-    C[np.triu_indices(size)] = triangle
-    C = np.maximum(C, C.T)
-    return BinaryStatistics(n, np.diagonal(C).copy(), C)
+    if records:
+        responses = [record.responses for record in records if len(record)]
+        yield "records.responses", Responses.concatenate(responses, detector.base.model.votes.n_weak).to_bytes()
+        for name, dtype in INDEX.items():
+            yield f"records.{name}", np.concatenate([getattr(record.index, name) for record in records]).astype(dtype)
+        kept = [record.kept for record in records]
+        if any(kept):
+            yield KEPT, np.frombuffer(b"".join(kept), np.uint8)
+            yield KEPT_END, np.cumsum([len(part) for part in kept], dtype=np.int64)
 
 
 def is_text(data: bytes) -> bool:
@@ -221,68 +187,46 @@ def metadata_of(data: bytes, key: str = KEY) -> str:
     return text
 
 
-def _layout(stage: StageHeader) -> dict[str, Layout]:
-    """Every array that a stage has: dtypes that it may be of, and its shape."""
-    T = stage.n_weak
-    columns: dict[str, Layout] = {
-        name: ((dtype,), (stage.n_conditions, *shape)) for name, (dtype, shape) in layout_of(stage.family).items()
-    }
-    floats = ["coef"] * isinstance(stage, FixedHeader) + ["exits"] * stage.soft
-    columns |= dict.fromkeys(floats, ((np.dtype(np.float64),), (T,)))
-    triangles = [] if stage.counts is None else [*CLASSES]
-    if isinstance(stage, LearningHeader):
-        triangles += [f"learned.{side}" for side, n in zip(CLASSES, stage.learned, strict=True) if n]
-    return columns | dict.fromkeys(triangles, (UNSIGNED, (T * (T + 1) // 2,)))
-
-
-def _check_layout(tensors: Tensors, header: Header) -> None:
-    expected = {
-        _name(number, name): layout
-        for number, stage in enumerate(header.stages)
-        for name, layout in _layout(stage).items()
-    }
-    expected |= _shared_layout(header, tensors)
-    if MEAN in tensors:
-        expected[MEAN] = (np.dtype(np.uint8),), header.window
-    if TRAINED in tensors:
-        expected[TRAINED] = (np.dtype(np.uint32),), (tensors[TRAINED].size,)
-    wrong = sorted(set(tensors) ^ set(expected))
-    if wrong:
-        fault = "is missing" if wrong[0] in expected else "does not belong there"
-        raise ModelFileError(f"array {wrong[0][:60]!r} {fault}: arrays and header are not of one file; copy it again")
-    for name, (dtypes, shape) in expected.items():
-        got = tensors[name]
-        if got.dtype not in dtypes or got.shape != shape:
-            allowed = " or ".join(map(str, dtypes))
-            raise ModelFileError(f"array {name} is {got.dtype} {got.shape}; by the header expected {allowed} {shape}")
-
-
-def _shared_layout(header: Header, tensors: Tensors) -> dict[str, Layout]:
-    """The arrays of the reference set and of the records."""
-    packed = -(-sum(stage.n_weak for stage in header.stages) // 8)
-    bits = (np.dtype(np.uint8),)
+def _check_arrays(tensors: Tensors, header: Header, n_weak: int) -> None:
+    """Raise `ModelFileError` unless these are the arrays beside those of the model."""
     expected: dict[str, Layout] = {}
-    if header.reference is not None:
-        n = tensors["reference.part"].size if "reference.part" in tensors else 0
-        expected["reference.responses"] = bits, (n, packed)
-        expected |= {f"reference.{name}": ((dtype,), (n,)) for name, dtype in _REFERENCE.items()}
-    if header.records:
-        n = sum(header.windows)
-        expected["records.responses"] = bits, (n, packed)
-        expected |= {f"records.{name}": ((dtype,), (n,)) for name, dtype in _WINDOWS.items()}
-    return expected
+    n_samples = tensors["reference.part"].size if "reference.part" in tensors else 0
+    for kind, is_there, arrays, n in (
+        ("reference", header.reference is not None, _REFERENCE, n_samples),
+        ("records", bool(header.records), INDEX, sum(header.windows)),
+    ):
+        if is_there:
+            expected[f"{kind}.responses"] = np.dtype(np.uint8), (n, -(-n_weak // 8))
+            expected |= {f"{kind}.{name}": (dtype, (n,)) for name, dtype in arrays.items()}
+    if MEAN in tensors:
+        expected[MEAN] = np.dtype(np.uint8), header.window
+    for name, dtype in ((TRAINED, np.dtype(np.uint32)), (KEPT, np.dtype(np.uint8))):
+        if name in tensors:
+            expected[name] = dtype, (tensors[name].size,)
+    if KEPT in tensors:
+        expected[KEPT_END] = np.dtype(np.int64), (len(header.records),)
+    if header.refit is not None:
+        expected[REFIT] = np.dtype(np.uint8), (tensors[REFIT].size if REFIT in tensors else 0,)
+    check_layout({name: array for name, array in tensors.items() if not name.startswith(CROPS)}, expected)
 
 
-def _records(header: Header, tensors: Tensors) -> Records:
+def _records(header: Header, tensors: Tensors, n_weak: int) -> Records:
     """The records with their windows; each once, in the order of their ids."""
+    if not header.records:
+        return Records()
     ends = np.cumsum(header.windows, dtype=np.int64).tolist()
+    every = Responses.from_bytes(tensors["records.responses"], n_weak)
+    kept_ends = tensors.get(KEPT_END, np.zeros(len(ends), np.int64)).tolist()
+    data, kept_starts = tensors.get(KEPT, np.empty(0, np.uint8)).tobytes(), [0, *kept_ends[:-1]]
+    if kept_ends != sorted(kept_ends) or min(kept_starts) < 0 or kept_ends[-1] != len(data):
+        raise ModelFileError("what the records keep of their images is not divided among them")
     records = []
-    for record, end, n in zip(header.records, ends, header.windows, strict=True):
-        scale, y, x, responses = (tensors[f"records.{name}"][end - n : end] for name in (*_WINDOWS, "responses"))
-        if not (np.isfinite(scale) & (scale > 0)).all() or (np.minimum(y, x) < 0).any():
-            raise ModelFileError("a window of a record lies outside of any image")
+    for record, end, n, first, last in zip(header.records, ends, header.windows, kept_starts, kept_ends, strict=True):
+        rows = slice(end - n, end)
+        scale, y, x = (tensors[f"records.{name}"][rows] for name in INDEX)
         index = WindowIndex(scale, y.astype(np.intp), x.astype(np.intp))
-        records.append(replace(record, index=index, responses=responses))
+        check_index(index)
+        records.append(replace(record, index=index, responses=every.take(rows), kept=data[first:last]))
     ids = [record.id for record in records]
     if ids != sorted(set(ids)):
         raise ModelFileError("the records are not each once, in the order of their ids")
@@ -290,55 +234,68 @@ def _records(header: Header, tensors: Tensors) -> Records:
 
 
 def _assembled(header: Header, tensors: Tensors) -> Contents:
-    stages: list[TrainedStage] = []
-    learned: list[ClassPair] = []
-    for number, stage in enumerate(header.stages):
-        own = {name: tensors[_name(number, name)] for name in _layout(stage)}
-        stages.append(_stage(stage, header.window, own))
-        learned.append(_learned(stage, own))
+    arrays = {name.removeprefix(MODEL): array for name, array in tensors.items() if name.startswith(MODEL)}
+    others = {name: array for name, array in tensors.items() if not name.startswith(MODEL)}
+    model, counts = family_of(header.family).load(header.window, header.model, arrays)
+    n_weak = model.votes.n_weak
+    _check_arrays(others, header, n_weak)
     reference = None
     if header.reference is not None:
-        responses, part, gain, item = (tensors[f"reference.{name}"] for name in ("responses", *_REFERENCE))
-        n_weak = sum(stage.n_weak for stage in header.stages)
-        reference = Reference(responses, part, gain, item, header.reference, n_weak)
-    mean, trained = tensors.get(MEAN), tensors.get(TRAINED)
+        responses = Responses.from_bytes(others["reference.responses"], n_weak)
+        part, gain, item = (others[f"reference.{name}"] for name in _REFERENCE)
+        reference = Reference(responses, part, gain, item, *header.reference)
+    crops = {name.removeprefix(CROPS): array for name, array in others.items() if name.startswith(CROPS)}
+    kept = Crops.from_arrays(crops) if crops else None
     base = DetectorBase(
-        header.window,
-        tuple(stages),
-        header.min_sigma,
-        header.provenance,
-        mean,
-        reference,
-        trained,
-        header.coarse_room,
+        model, header.provenance, others.get(MEAN), reference, others.get(TRAINED), kept, header.settings
     )
     if base.base_id != header.base_id:
         raise ModelFileError(
             f"the base hashes to {base.base_id[:12]}, the header says {header.base_id[:12]!r}: the file was damaged "
             "or altered; get it again from where it came"
         )
-    return Contents(base, Delta(tuple(learned)), header.reporting, _records(header, tensors))
+    refit = None
+    if header.refit is not None:
+        again = from_bytes(others[REFIT].tobytes(), is_refit=True)
+        if again.counts is not None or again.base.model.family != header.family:
+            raise ModelFileError("the model that was made again is not one of these samples")
+        refit = Refit(again.base, again.reporting, *header.refit)
+    return Contents(base, counts, header.reporting, _records(header, others, n_weak), refit)
 
 
-def _stage(stage: StageHeader, window: tuple[int, int], own: Tensors) -> TrainedStage:
-    features, weak = from_columns(stage.family, window, own)
-    counts = None
-    if stage.counts is not None:
-        positive, negative = (
-            _statistics(n, own[side], stage.n_weak) for side, n in zip(CLASSES, stage.counts, strict=True)
-        )
-        counts = positive, negative
-    if isinstance(stage, FixedHeader):
-        return Stage(features, weak, own["coef"], stage.threshold, own.get("exits"), counts)
-    rejection = RejectionThresholds(own["exits"]) if stage.soft else None
-    return LearningStage(features, weak, positive, negative, stage.rule, stage.criterion, stage.ridge, rejection)
+def join_classes(files: Mapping[str, Sequence[bytes]]) -> bytes:
+    """The bytes of a file with several classes: those of the files of their shapes, and how many each class has."""
+    from safetensors.numpy import save as serialise
+
+    parts = [part for shapes in files.values() for part in shapes]
+    tensors = {f"{number:04}": np.frombuffer(part, np.uint8) for number, part in enumerate(parts)}
+    n_shapes = {name: len(shapes) for name, shapes in files.items()}
+    data = bytes(serialise(tensors, {CLASSES_KEY: _classes_header(n_shapes, parts)}))
+    if len(data) > MOST_BYTES:  # what could not be loaded is not saved
+        raise ModelFileError(f"the file would have {len(data):,} bytes; at most {MOST_BYTES:,} can be loaded")
+    return data
 
 
-def _learned(stage: StageHeader, own: Tensors) -> ClassPair:
-    if not isinstance(stage, LearningHeader):
-        return BinaryStatistics.empty(0), BinaryStatistics.empty(0)
-    positive, negative = (
-        _statistics(n, own[f"learned.{side}"], stage.n_weak) if n else BinaryStatistics.empty(stage.n_weak)
-        for side, n in zip(CLASSES, stage.learned, strict=True)
-    )
-    return positive, negative
+def split_classes(data: bytes) -> dict[str, list[bytes]]:
+    """The files of the shapes of each class, from the bytes of a file with several classes."""
+    tensors, text = deserialised(data), metadata_of(data, CLASSES_KEY)
+    header = json.loads(text)
+    n_shapes = header.get("classes") if isinstance(header, dict) else None
+    parts = [tensors[key].tobytes() for key in sorted(tensors)]
+    if (
+        not isinstance(n_shapes, dict)
+        or not all(type(n) is int and n > 0 for n in n_shapes.values())
+        or sum(n_shapes.values()) != len(parts)
+    ):
+        raise ModelFileError(f"got {len(parts)} shapes for the classes {n_shapes!r}; expected as many as they name")
+    if _classes_header(n_shapes, parts) != text:
+        raise ModelFileError("the content does not have the hash of the header; get the file again")
+    rest = iter(parts)
+    return {name: list(islice(rest, n)) for name, n in n_shapes.items()}
+
+
+def _classes_header(n_shapes: Mapping[str, int], parts: Sequence[bytes]) -> str:
+    """The number of shapes of each class, and a hash of that and of the bytes of all shapes."""
+    digests = [hashlib.sha256(part).hexdigest() for part in parts]
+    digest = hashlib.sha256(json.dumps([list(n_shapes.items()), digests]).encode()).hexdigest()
+    return json.dumps({"classes": n_shapes, "hash": digest})

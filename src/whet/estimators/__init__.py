@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from whet.estimators.online_gslda import OnlineGSLDA as OnlineGSLDA
     from whet.estimators.river import RiverClassifier as RiverClassifier
 
-_HOME = {
-    "GSLDA": "whet.estimators.gslda",
-    "OnlineGSLDA": "whet.estimators.online_gslda",
-    "RiverClassifier": "whet.estimators.river",
-}
-
-# RiverClassifier needs an extra: it is there by name, but not for `from whet.estimators import *`.
-__all__ = ["GSLDA", "OnlineGSLDA"]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "whet.estimators.gslda": "GSLDA",
+        "whet.estimators.online_gslda": "OnlineGSLDA",
+        "whet.estimators.river": "RiverClassifier",
+    },
+)
+# It needs an extra: it is there by name, but not for `from whet.estimators import *`.
+__all__.remove("RiverClassifier")

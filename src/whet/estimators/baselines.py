@@ -6,17 +6,18 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from whet._kernels.weak_learners import boost_one, log_ratios
-from whet.estimators.base import OnlineClassifier, TwoClassClassifier, check_known
-from whet.features.boosting import SMALLEST_ERROR, balanced, reweighted
-from whet.features.training import SortedFeatures
-from whet.features.weak_learners import Stumps
+from whet._kernels.weak_fitting import boost_one, log_ratios
+from whet.arrays import Bools, Floats, Indices, Int64s
+from whet.estimators.two_classes import OnlineClassifier, TwoClassClassifier, check_known
+from whet.models.gslda.stump_boosting import SMALLEST_ERROR, balanced, reweighted
+from whet.models.gslda.weak_learners import Stumps
+from whet.models.gslda.weak_training import SortedFeatures
 
 # From which samples are positive and their weights, a stump on every feature with its error.
-StumpTrainer = Callable[[NDArray[np.bool_], NDArray[np.float64]], Stumps]
+StumpTrainer = Callable[[Bools, Floats], Stumps]
 
 __all__ = ["AdaBoost", "AsymBoost", "OnlineBoosting"]
 
@@ -25,20 +26,20 @@ class BoostedVote(TwoClassClassifier):
     """What boosted classifiers have in common: a weighted vote of weak learners of one feature each."""
 
     @abstractmethod
-    def _ballots(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _ballots(self, X: Floats) -> Floats:
         """Weighted votes (N, T), positive for `classes_[1]`."""
 
-    def staged_decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+    def staged_decision_function(self, X: ArrayLike) -> Floats:
         """Margins (N, T) of the votes of the first 1, 2, ... T weak learners."""
         check_is_fitted(self)
         samples = validate_data(self, X, dtype=np.float64, reset=False)
         return np.cumsum(self._ballots(samples), axis=1)
 
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+    def decision_function(self, X: ArrayLike) -> Floats:
         """Margins (N,) of the vote; positive is `classes_[1]`."""
         return np.asarray(self.staged_decision_function(X)[:, -1])
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: ArrayLike) -> Floats:
         """Posteriors (N, 2) that boosting's exponential loss implies: the margin is half the log odds."""
         from scipy.special import expit
 
@@ -77,15 +78,15 @@ class AdaBoost(BoostedVote):
     def __init__(self, n_weak: int = 50) -> None:
         self.n_weak = n_weak
 
-    def _tilt(self, is_positive: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def _tilt(self, is_positive: Bools) -> Floats:
         """What each sample's weight is multiplied by before every round."""
         return np.ones(len(is_positive))
 
-    def _stump_trainer(self, X: NDArray[np.float64]) -> StumpTrainer:
+    def _stump_trainer(self, X: Floats) -> StumpTrainer:
         """What trains a stump on every feature in each round."""
         return SortedFeatures.from_values(X).best_stumps
 
-    def _train(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
+    def _train(self, X: Floats, is_positive: Bools, weights: Int64s) -> None:
         best_stumps = self._stump_trainer(X)
         tilt = self._tilt(is_positive)
         D = balanced(is_positive, weights)
@@ -95,9 +96,8 @@ class AdaBoost(BoostedVote):
             D = D * tilt
             D /= D.sum()
             stumps = best_stumps(is_positive, D)
-            best = int(
-                np.flatnonzero(stumps.error <= stumps.error.min() + 1e-12)[0]
-            )  # the first of equals, up to rounding
+            # The first of equals, up to rounding.
+            best = int(np.flatnonzero(stumps.error <= stumps.error.min() + 1e-12)[0])
             stump = stumps.take(np.array([best]))
             right = stump.transform(X)[:, 0] == is_positive
             error = max(float(D[~right].sum()), SMALLEST_ERROR)
@@ -113,12 +113,12 @@ class AdaBoost(BoostedVote):
         self.coef_ = np.array(votes)
 
     @property
-    def selected_features_(self) -> NDArray[np.intp]:
+    def selected_features_(self) -> Indices:
         """The feature behind each stump (T,)."""
         check_is_fitted(self)
         return self.weak_learners_.feature
 
-    def _ballots(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _ballots(self, X: Floats) -> Floats:
         # A vote for or against with half its weight is Viola and Jones's threshold at half the sum of votes.
         return np.asarray((self.weak_learners_.transform(X) - 0.5) * self.coef_)
 
@@ -153,12 +153,9 @@ class AsymBoost(AdaBoost):
         if not 0 < self.asymmetry < np.inf:
             raise ValueError(f"asymmetry={self.asymmetry!r} must be a finite number above 0")
 
-    def _tilt(self, is_positive: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def _tilt(self, is_positive: Bools) -> Floats:
         up = self.asymmetry ** (0.5 / self.n_weak)
         return np.asarray(np.where(is_positive, up, 1 / up))
-
-
-Floats = NDArray[np.float64]
 
 
 class OnlineBoosting(OnlineClassifier, BoostedVote):
@@ -195,7 +192,7 @@ class OnlineBoosting(OnlineClassifier, BoostedVote):
     def __init__(self, n_weak: int = 50) -> None:
         self.n_weak = n_weak
 
-    def _train(self, X: Floats, is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
+    def _train(self, X: Floats, is_positive: Bools, weights: Int64s) -> None:
         total = weights.sum()
         # A variance no smaller than this share of the feature's own: a constant pixel must not divide by zero.
         smallest = np.maximum(1e-6 * X.var(axis=0), 1e-12)
@@ -216,21 +213,28 @@ class OnlineBoosting(OnlineClassifier, BoostedVote):
         self._smallest = smallest[features]
         self._right, self._wrong = (1 - errors) * total, errors * total
 
-    def _weak_models(self, X: Floats, is_positive: NDArray[np.bool_], D: Floats) -> tuple[Floats, ...]:
+    def _weak_models(self, X: Floats, is_positive: Bools, D: Floats) -> tuple[Floats, ...]:
         """Weighted count, mean and scatter of every feature in each class, (features, 2) each; 1 is positive."""
-        return _weighted_normals(X, is_positive, D)
+        n = np.empty((X.shape[1], 2))
+        m, S = np.empty_like(n), np.empty_like(n)
+        for c, rows in enumerate((~is_positive, is_positive)):
+            weights = D[rows]
+            n[:, c] = weights.sum()
+            m[:, c] = weights @ X[rows] / weights.sum()
+            S[:, c] = weights @ (X[rows] - m[:, c]) ** 2
+        return n, m, S
 
     def _scaled(self, models: list[Floats], total: float) -> tuple[Floats, ...]:
         """Models of weights that sum to 1 as those of weights that sum to `total`."""
         n, m, S = models
         return n * total, m, S * total
 
-    def _says_yes(self, X: Floats, models: tuple[Floats, ...], smallest: Floats) -> NDArray[np.bool_]:
+    def _says_yes(self, X: Floats, models: tuple[Floats, ...], smallest: Floats) -> Bools:
         """Answers (N, T) of the weak learners to the values (N, T) of their features."""
         n, m, S = models
         return np.asarray(log_ratios(X, n, m, S, smallest) > 0)
 
-    def _learn(self, X: Floats, is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
+    def _learn(self, X: Floats, is_positive: Bools, weights: Int64s) -> None:
         values = np.ascontiguousarray(X[:, self.selected_features_])
         for x, label, weight in zip(values, is_positive.astype(np.int64), weights.astype(float), strict=True):
             self._update(x, int(label), float(weight))
@@ -256,15 +260,3 @@ class OnlineBoosting(OnlineClassifier, BoostedVote):
     def _ballots(self, X: Floats) -> Floats:
         values = np.ascontiguousarray(X[:, self.selected_features_])
         return np.asarray((self._says_yes(values, self._models, self._smallest) - 0.5) * self.coef_)
-
-
-def _weighted_normals(X: Floats, is_positive: NDArray[np.bool_], D: Floats) -> tuple[Floats, Floats, Floats]:
-    """Weighted count, mean and scatter of every feature in each class, (features, 2) each; 1 is positive."""
-    n = np.empty((X.shape[1], 2))
-    m, S = np.empty_like(n), np.empty_like(n)
-    for c, rows in enumerate((~is_positive, is_positive)):
-        weights = D[rows]
-        n[:, c] = weights.sum()
-        m[:, c] = weights @ X[rows] / weights.sum()
-        S[:, c] = weights @ (X[rows] - m[:, c]) ** 2
-    return n, m, S

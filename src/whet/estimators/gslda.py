@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from whet.estimators.base import TwoClassClassifier, check_choices
-from whet.features.training import train_stumps
-from whet.features.weak_learners import Stumps
+from whet.arrays import Bools, Floats, Indices, Int64s
+from whet.estimators.two_classes import TwoClassClassifier
 from whet.lda import thresholds
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, check_combination, probability
 from whet.lda.selection import Scatter, Search, select
 from whet.lda.statistics import BinaryStatistics, CentredStatistics
+from whet.models.gslda.weak_learners import Stumps
+from whet.models.gslda.weak_training import train_stumps
 
 Threshold = Literal["bayes", "asymmetric", "fisher", "detection_rate", "negative_mean"]
 StumpError = Literal["balanced", "plain"]
@@ -30,16 +31,16 @@ class Identity:
     array([[7.]])
     """
 
-    feature: NDArray[np.intp]
+    feature: Indices
 
     def __len__(self) -> int:
         return len(self.feature)
 
-    def transform(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    def transform(self, X: Floats) -> Floats:
         """Values (samples, selected features)."""
         return np.ascontiguousarray(X[..., self.feature], dtype=np.float64)
 
-    def take(self, indices: NDArray[np.intp]) -> Identity:
+    def take(self, indices: Indices) -> Identity:
         """The learners at these indices, in this order."""
         return Identity(self.feature[indices])
 
@@ -123,26 +124,27 @@ class GSLDA(TwoClassClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_choices(
-            {
-                "weak": (self.weak, ("stump", "identity")),
-                "criterion": (self.criterion, ("fda", "lac")),
-                "search": (self.search, ("forward", "forward-backward")),
-                "stump_error": (self.stump_error, ("balanced", "plain")),
-            }
-        )
+        choices = {
+            "weak": ("stump", "identity"),
+            "criterion": ("fda", "lac"),
+            "search": ("forward", "forward-backward"),
+            "stump_error": ("balanced", "plain"),
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                listed = ", ".join(map(repr, known))
+                raise ValueError(f"{name}={getattr(self, name)!r} is not known; choose one of: {listed}")
         if not 0 < self.miss_rate < 1:
             raise ValueError(f"miss_rate={self.miss_rate!r} must lie between 0 and 1, both excluded")
         if not 0 < self.ridge < np.inf:
             raise ValueError(f"ridge={self.ridge!r} must be a finite number above 0 (1e-6 is all but none)")
         check_combination(self.criterion, thresholds.rule(self.threshold, self.miss_rate))
 
-    def _train(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
+    def _train(self, X: Floats, is_positive: Bools, weights: Int64s) -> None:
         n_features = X.shape[1]
         if self.n_weak > n_features:
             warnings.warn(
-                f"n_weak={self.n_weak} is more than the {n_features} features; using {n_features}",
-                stacklevel=3,
+                f"n_weak={self.n_weak} is more than the {n_features} features; using {n_features}", stacklevel=3
             )
         candidates: Stumps | Identity = (
             train_stumps(X, is_positive, weights, balanced=self.stump_error == "balanced")
@@ -171,7 +173,7 @@ class GSLDA(TwoClassClassifier):
         """How many weak learners to keep statistics of; at least those that are selected."""
         return 0
 
-    def _select(self, scatter: Scatter) -> NDArray[np.intp]:
+    def _select(self, scatter: Scatter) -> Indices:
         """Selected candidates; the first one if none separates the classes (its weight will be 0)."""
         chosen = select(scatter, self.n_weak, self.search)
         return chosen if len(chosen) else np.zeros(1, dtype=np.intp)
@@ -183,12 +185,12 @@ class GSLDA(TwoClassClassifier):
         return self._pool.take(np.arange(self._discriminant.size))
 
     @property
-    def selected_features_(self) -> NDArray[np.intp]:
+    def selected_features_(self) -> Indices:
         """The feature behind each selected weak learner (T,)."""
         return self.weak_learners_.feature
 
     @property
-    def coef_(self) -> NDArray[np.float64]:
+    def coef_(self) -> Floats:
         """Weight of each selected weak learner (T,)."""
         return self._fitted.coef
 
@@ -204,13 +206,13 @@ class GSLDA(TwoClassClassifier):
             check_is_fitted(self, "_discriminant")
         return self._discriminant
 
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+    def decision_function(self, X: ArrayLike) -> Floats:
         """Margins (N,): weighted sum of the weak responses above the threshold; positive is `classes_[1]`."""
         check_is_fitted(self)
         samples = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(self.weak_learners_.transform(samples) @ self.coef_ + self.intercept_)
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: ArrayLike) -> Floats:
         """Posteriors (N, 2) of the two projected Gaussians, monotone in the margin and 0.5 at the threshold."""
         margins = self.decision_function(X)
         threshold = self._discriminant.threshold
@@ -221,12 +223,11 @@ class GSLDA(TwoClassClassifier):
         return hasattr(self, "_discriminant")
 
 
-def _with_reserve(scatter: Scatter, chosen: NDArray[np.intp], n_reserve: int) -> NDArray[np.intp]:
+def _with_reserve(scatter: Scatter, chosen: Indices, n_reserve: int) -> Indices:
     """`chosen`, filled up to `n_reserve` candidates with those that forward search adds, then by index."""
     if n_reserve <= len(chosen):
         return chosen
     every = np.arange(len(scatter.gap))
     ranked = np.concatenate([select(scatter, n_reserve) if n_reserve < len(every) else every[:0], every])
-    rest = ranked[~np.isin(ranked, chosen)]
-    unique = rest[np.sort(np.unique(rest, return_index=True)[1])]
-    return np.concatenate([chosen, np.sort(unique[: n_reserve - len(chosen)])])
+    rest = list(dict.fromkeys(ranked[~np.isin(ranked, chosen)].tolist()))
+    return np.concatenate([chosen, np.sort(rest[: n_reserve - len(chosen)])]).astype(np.intp)

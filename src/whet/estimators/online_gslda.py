@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from whet.arrays import Bools, Floats, Int64s
 from whet.errors import CannotMergeError, CannotUnlearnError, ForgettingError
-from whet.estimators.base import (
+from whet.estimators.gslda import GSLDA, StumpError, Threshold
+from whet.estimators.two_classes import (
     check_count,
     check_known,
     check_labels,
@@ -23,12 +25,11 @@ from whet.estimators.base import (
     unchanged_on_error,
     whole_weight,
 )
-from whet.estimators.gslda import GSLDA, StumpError, Threshold
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
 from whet.lda.selection import Scatter, Search
 from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics, ClassStatistics, DecayingStatistics
 
-Block = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.int64]]
+Block = tuple[Floats, NDArray[Any], Int64s]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +45,9 @@ class ColdStart:
 
     blocks: tuple[Block, ...] = ()
     classes: NDArray[Any] = field(default_factory=lambda: np.array([]))
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.array([], dtype=np.int64))
+    counts: Int64s = field(default_factory=lambda: np.array([], dtype=np.int64))
 
-    def with_samples(
-        self, X: NDArray[np.float64], y: NDArray[Any], weights: NDArray[np.int64], classes: ArrayLike | None
-    ) -> ColdStart:
+    def with_samples(self, X: Floats, y: NDArray[Any], weights: Int64s, classes: ArrayLike | None) -> ColdStart:
         """Gather one more block; `classes` names both classes before both were seen."""
         seen = np.unique(np.concatenate([y, self.classes[self.counts > 0]])) if self.blocks else np.unique(y)
         named = self.classes if len(self.classes) == 2 else seen
@@ -70,7 +69,7 @@ class ColdStart:
         return len(self.classes) == 2 and bool((self.counts >= min_initial).all())
 
     @property
-    def prior(self) -> NDArray[np.float64]:
+    def prior(self) -> Floats:
         """Probability of each class, with one pseudo-count each so that none is 0."""
         return np.asarray((self.counts + 1) / (self.counts + 1).sum())
 
@@ -155,11 +154,7 @@ class OnlineGSLDA(GSLDA):
         return self
 
     def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Learn the rows of X (N, features), each counted `sample_weight` times.
 
@@ -183,7 +178,7 @@ class OnlineGSLDA(GSLDA):
                 self._insert_many(self._pool.transform(samples), is_positive, weights)
         return self
 
-    def _as_known(self, X: object, y: object) -> tuple[NDArray[np.float64], NDArray[np.bool_]] | None:
+    def _as_known(self, X: object, y: object) -> tuple[Floats, Bools] | None:
         """X and which labels are positive, if X is finite float64 (N, features) and y (N,) has known whole numbers.
 
         scikit-learn's own validation takes a millisecond, ten times as long as to learn a sample. All else goes there,
@@ -201,7 +196,7 @@ class OnlineGSLDA(GSLDA):
             return None
         return X, is_positive
 
-    def update(self, x: NDArray[np.float64], label: object, weight: int = 1) -> None:
+    def update(self, x: Floats, label: object, weight: int = 1) -> None:
         """Learn one sample x (features,), `weight` times, in O(T^2).
 
         For hot loops: the values of x are not checked. The weight is: a whole number of at least 0.
@@ -303,7 +298,7 @@ class OnlineGSLDA(GSLDA):
         return self
 
     @property
-    def class_count_(self) -> NDArray[np.float64]:
+    def class_count_(self) -> Floats:
         """How many samples of each class were counted, in the order of `classes_`."""
         check_is_fitted(self)
         if not self._is_trained:
@@ -324,7 +319,7 @@ class OnlineGSLDA(GSLDA):
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+    def decision_function(self, X: ArrayLike) -> Floats:
         """Margins (N,); before the first batch is complete, the log odds of the prior."""
         if self._is_trained:
             return super().decision_function(X)
@@ -332,7 +327,7 @@ class OnlineGSLDA(GSLDA):
         samples = validate_data(self, X, dtype=np.float64, reset=False)
         return np.full(len(samples), self._cold.log_odds)
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: ArrayLike) -> Floats:
         """Posteriors (N, 2); before the first batch is complete, the prior (N, 1 or 2)."""
         if self._is_trained:
             return super().predict_proba(X)
@@ -352,9 +347,7 @@ class OnlineGSLDA(GSLDA):
     def _reserve_size(self) -> int:
         return self.n_reserve or 0
 
-    def _gather(
-        self, X: NDArray[np.float64], y: NDArray[Any], weights: NDArray[np.int64], classes: ArrayLike | None
-    ) -> None:
+    def _gather(self, X: Floats, y: NDArray[Any], weights: Int64s, classes: ArrayLike | None) -> None:
         cold = getattr(self, "_cold", ColdStart()).with_samples(X, y, weights, classes)
         self._cold, self.classes_ = cold, cold.classes
         if cold.is_complete(self.min_initial):
@@ -362,7 +355,7 @@ class OnlineGSLDA(GSLDA):
             self._train(samples, check_known(labels, self.classes_), counts)
             self._cold = ColdStart()
 
-    def _train(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
+    def _train(self, X: Floats, is_positive: Bools, weights: Int64s) -> None:
         super()._train(X, is_positive, weights)
         negative, positive = self.classes_.tolist()
         self._is_positive = {negative: False, positive: True}
@@ -384,7 +377,7 @@ class OnlineGSLDA(GSLDA):
         self._discriminant.positive, self._discriminant.negative = positive, negative
         self._discriminant.forget_caches()
 
-    def _insert_many(self, responses: NDArray[Any], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
+    def _insert_many(self, responses: NDArray[Any], is_positive: Bools, weights: Int64s) -> None:
         classes = list(zip(self._totals, (is_positive, ~is_positive), strict=True))
         for total, rows in classes:
             check_count(total.n + int(weights[rows].sum()))

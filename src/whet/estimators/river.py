@@ -6,11 +6,11 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whet.arrays import Floats
 from whet.errors import MissingExtraError
-from whet.estimators.base import whole_weight
 from whet.estimators.online_gslda import OnlineGSLDA
+from whet.estimators.two_classes import whole_weight
 from whet.lda.discriminant import DEFAULT_RIDGE
 
 try:
@@ -61,10 +61,6 @@ class RiverClassifier(base.Classifier):
         self._gathered: list[tuple[dict[Any, float], Any, int]] = []
         self._count: Counter[Any] = Counter()
 
-    @property
-    def _multiclass(self) -> bool:
-        return False
-
     def learn_one(self, x: dict[Any, float], y: Any, w: int = 1) -> None:  # noqa: ANN401 - River's labels are any hashable
         """Learn one sample, counted `w` times: a whole number of at least 0."""
         if self._model is not None:
@@ -102,5 +98,5 @@ class RiverClassifier(base.Classifier):
         self._model = model.fit(X, y, sample_weight=weights)
         self._gathered = []
 
-    def _vector(self, x: dict[Any, float]) -> NDArray[np.float64]:
+    def _vector(self, x: dict[Any, float]) -> Floats:
         return np.array([float(x.get(name, 0.0)) for name in self._names])

@@ -19,30 +19,12 @@ if TYPE_CHECKING:
     from whet.evaluation.evaluation import evaluate_detections as evaluate_detections
     from whet.evaluation.runs import EvaluationRun as EvaluationRun
 
-_HOME = {
-    "Advice": "whet.evaluation.advice",
-    "BoxFit": "whet.evaluation.error_kinds",
-    "ErrorCount": "whet.evaluation.error_kinds",
-    "ErrorKind": "whet.evaluation.error_kinds",
-    "ErrorReport": "whet.evaluation.error_kinds",
-    "Evaluation": "whet.evaluation.evaluation",
-    "EvaluationRun": "whet.evaluation.runs",
-    "LearningCurve": "whet.evaluation.advice",
-    "count_errors": "whet.evaluation.error_kinds",
-    "evaluate_detections": "whet.evaluation.evaluation",
-}
-
-__all__ = [
-    "Advice",
-    "BoxFit",
-    "ErrorCount",
-    "ErrorKind",
-    "ErrorReport",
-    "Evaluation",
-    "EvaluationRun",
-    "LearningCurve",
-    "count_errors",
-    "evaluate_detections",
-]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "whet.evaluation.advice": "Advice LearningCurve",
+        "whet.evaluation.error_kinds": "BoxFit ErrorCount ErrorKind ErrorReport count_errors",
+        "whet.evaluation.evaluation": "Evaluation evaluate_detections",
+        "whet.evaluation.runs": "EvaluationRun",
+    },
+)

@@ -20,9 +20,9 @@ FEW_OBJECTS = 100
 FEW_NEGATIVE_IMAGES = 30
 # From this share of the training boxes on, those are reported that the window cannot find, as it has another shape.
 MANY_MISFITS = 0.05
-# With fewer boxes, a view of a class learns less than it gains by a window of its own.
-FEWEST_IN_VIEW = 40
-# Objects of one property are missed more often than others by this difference, and there are at least so many of them.
+# With fewer boxes, a shape of a class learns less than it gains by a window of its own.
+FEWEST_IN_SHAPE = 40
+# Objects of one property are missed more often than others by this difference, and there are at least this many.
 MORE_OFTEN = 0.15
 FEWEST_SUCH = 5
 # Sizes of detected boxes in relation to the annotated ones: standard deviation of their logarithm, and bias.
@@ -118,8 +118,8 @@ def advise(findings: Findings) -> list[Advice]:
     if not findings.is_weak:
         costs = findings.errors.box_fit.size_spread > SPREAD and findings.gain(ErrorKind.POOR_BOX) >= LEAST_GAIN
         rules = (_boxes,) if costs else ()
-    found = [advice for rule in rules for advice in rule(findings)]
-    return sorted((one for one in found if one.gain >= LEAST_GAIN), key=lambda one: -one.gain)
+    every = [advice for rule in rules for advice in rule(findings)]
+    return sorted((advice for advice in every if advice.gain >= LEAST_GAIN), key=lambda advice: -advice.gain)
 
 
 def _minimum_score(findings: Findings) -> list[Advice]:
@@ -185,13 +185,11 @@ def _aspect_ratios(findings: Findings) -> list[Advice]:
             f"one window has one shape, and {findings.misfits:.0%} of the boxes have an IoU below 0.5 with it (80 % "
             f"are {low:.2g} to {high:.2g} times as wide as high)"
         )
-        is_enough = (findings.n_training_objects or 0) >= 2 * FEWEST_IN_VIEW
+        is_enough = (findings.n_training_objects or 0) >= 2 * FEWEST_IN_SHAPE
         more, why = max(more, findings.misfits if is_enough else LEAST_GAIN), f"{shapes}; {why}".removesuffix("; ")
     if not more:
         return []
-    return [
-        Advice(f"a view for each shape (whet train --views 2), with {FEWEST_IN_VIEW} objects or more each", why, more)
-    ]
+    return [Advice(f"several shapes (whet train --shapes 2), with {FEWEST_IN_SHAPE} objects or more each", why, more)]
 
 
 def _boxes(findings: Findings) -> list[Advice]:
@@ -201,7 +199,7 @@ def _boxes(findings: Findings) -> list[Advice]:
     counts = f"{poor.false_positives:,} false positives overlap an object too little"
     gain = max(findings.gain(ErrorKind.POOR_BOX), LEAST_GAIN)
     if fit.size_spread > SPREAD:
-        why = f"sizes of detected and annotated boxes differ by {fit.size_spread:.0%}, now larger, now smaller"
+        why = f"sizes of detected and annotated boxes differ by {fit.size_spread:.0%}, in both directions"
         return [Advice("boxes that agree", f"{why}; {counts}; draw boxes around the same part of each object", gain)]
     sizes = max(abs(fit.width - 1), abs(fit.height - 1), abs(1 / fit.width - 1), abs(1 / fit.height - 1))
     if max(sizes, abs(fit.shift_x), abs(fit.shift_y)) < BIAS or not poor.false_positives:
@@ -214,16 +212,11 @@ def _boxes(findings: Findings) -> list[Advice]:
     return [Advice("boxes of the same extent in training and test", why, gain)]
 
 
-def _small(findings: Findings) -> list[Advice]:
-    count = findings.errors.count(ErrorKind.TOO_SMALL)
-    more, why = _more_often(findings.errors, count, "smaller than its smallest boxes")
-    return [Advice("larger images or a smaller --min-size", why, more)] if more else []
-
-
-def _cut_off(findings: Findings) -> list[Advice]:
-    count = findings.errors.count(ErrorKind.CUT_OFF)
-    more, why = _more_often(findings.errors, count, "cut off by the image border")
-    return [Advice("cut-off objects marked as ignored, or more of them in training", why, more)] if more else []
+def _small_or_cut_off(findings: Findings) -> list[Advice]:
+    errors, cut_off = findings.errors, "cut-off objects marked as ignored, or more of them in training"
+    small, why_small = _more_often(errors, errors.count(ErrorKind.TOO_SMALL), "smaller than its smallest boxes")
+    cut, why_cut = _more_often(errors, errors.count(ErrorKind.CUT_OFF), "cut off by the image border")
+    return [Advice("larger images or a smaller --min-size", why_small, small), Advice(cut_off, why_cut, cut)]
 
 
 def _look_alikes(findings: Findings) -> list[Advice]:
@@ -245,21 +238,11 @@ def _more_often(errors: ErrorReport, count: ErrorCount, what: str) -> tuple[floa
     others, missed = errors.n_objects - such, errors.n_missed - count.missed
     if such < FEWEST_SUCH or not others or count.missed / such < missed / others + MORE_OFTEN:
         return 0.0, ""
-    gain = (count.missed - such * missed / others) / errors.n_objects
-    return (
-        gain,
-        f"it misses {count.missed / such:.0%} of {such:,} objects {what}, and {missed / others:.0%} of the others",
-    )
+    why = f"it misses {count.missed / such:.0%} of {such:,} objects {what}, and {missed / others:.0%} of the others"
+    return (count.missed - such * missed / others) / errors.n_objects, why
 
 
 RULES: tuple[Callable[[Findings], list[Advice]], ...] = (
-    _minimum_score,
-    _objects,
-    _negatives,
-    _other_class,
-    _aspect_ratios,
-    _boxes,
-    _small,
-    _cut_off,
-    _look_alikes,
+    *(_minimum_score, _objects, _negatives, _other_class),
+    *(_aspect_ratios, _boxes, _small_or_cut_off, _look_alikes),
 )

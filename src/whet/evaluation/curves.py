@@ -7,27 +7,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from whet.evaluation.matching import Label, by_falling_score, checked_scores
+from whet.arrays import Floats, Indices, Int64s
+from whet.evaluation.matching import Label, checked_scores
+
+# Of a 95 % interval.
+TAIL = (1 - 0.95) / 2
 
 
-def rate_interval(n_accepted: float, n: float, confidence: float = 0.95) -> tuple[float, float]:
-    """Clopper-Pearson interval of a rate of which `n_accepted` of `n` independent samples were seen.
+def rate_interval(n_accepted: float, n: float) -> tuple[float, float]:
+    """95 % Clopper-Pearson interval of a rate of which `n_accepted` of `n` independent samples were seen.
 
     >>> tuple(round(bound, 3) for bound in rate_interval(0, 100))
     (0.0, 0.036)
     """
     from scipy.special import betaincinv
 
-    tail = (1 - confidence) / 2
-    low = betaincinv(n_accepted, n - n_accepted + 1, tail) if n_accepted else 0.0
-    high = betaincinv(n_accepted + 1, n - n_accepted, 1 - tail) if n_accepted < n else 1.0
+    low = betaincinv(n_accepted, n - n_accepted + 1, TAIL) if n_accepted else 0.0
+    high = betaincinv(n_accepted + 1, n - n_accepted, 1 - TAIL) if n_accepted < n else 1.0
     return float(low), float(high)
 
 
-def image_interval(
-    accepted: NDArray[np.int64], has_contrast: NDArray[np.int64], confidence: float = 0.95
-) -> tuple[float, float]:
-    """Interval of the share of windows that are accepted, from counts of each image (images,).
+def image_interval(accepted: Int64s, has_contrast: Int64s) -> tuple[float, float]:
+    """95 % interval of the share of windows that are accepted, from counts of each image (images,).
 
     Windows of one image are accepted together, so that images are the samples, not windows. This is the
     interval of Korn and Graubard (1998) for clusters: Clopper and Pearson's for as many independent windows as
@@ -44,20 +45,11 @@ def image_interval(
     k, n = len(accepted), int(has_contrast.sum())
     rate = int(accepted.sum()) / max(n, 1)
     if k < 2 or not 0 < rate < 1:
-        return rate_interval(int(accepted.sum()), n, confidence)
+        return rate_interval(int(accepted.sum()), n)
     spread = k / (k - 1) * float(((accepted - rate * has_contrast) ** 2).sum()) / n**2
-    tail = (1 - confidence) / 2
     worth = rate * (1 - rate) / max(spread, rate * (1 - rate) / n)  # never more than the windows there are
-    worth *= float(stdtrit(n - 1, tail) / stdtrit(k - 1, tail)) ** 2
-    return rate_interval(rate * worth, worth, confidence)
-
-
-Floats = NDArray[np.float64]
-
-# Where Dollar et al. (2012) read the miss rate: nine numbers of false positives per image, evenly spaced in their log.
-REFERENCE_RATES = np.logspace(-2, 0, 9)
-# A detector that misses nothing would have log 0; their toolbox puts this in its place.
-SMALLEST_MISS_RATE = 1e-10
+    worth *= float(stdtrit(n - 1, TAIL) / stdtrit(k - 1, TAIL)) ** 2
+    return rate_interval(rate * worth, worth)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +61,8 @@ class Curve:
     """
 
     thresholds: Floats
-    found: NDArray[np.int64]
-    false_positives: NDArray[np.int64]
+    found: Int64s
+    false_positives: Int64s
     n_truths: int
     n_images: int
 
@@ -78,11 +70,6 @@ class Curve:
     def recall(self) -> Floats:
         """Share (K,) of the truths that are found; NaN where there are no truths."""
         return self.found / self.n_truths if self.n_truths else np.full(len(self.found), np.nan)
-
-    @property
-    def miss_rate(self) -> Floats:
-        """Share (K,) of the truths that are not found; NaN where there are no truths."""
-        return 1 - self.recall
 
     @property
     def precision(self) -> Floats:
@@ -113,12 +100,16 @@ def sweep(scores: ArrayLike, labels: ArrayLike, n_truths: int, n_images: int) ->
     _check_counts(label, n_truths, n_images)
     score = checked_scores(scores, len(label))
     counted = np.flatnonzero(label != Label.IGNORED)
-    order = counted[by_falling_score(score[counted])]
+    order = counted[np.argsort(-score[counted], kind="stable")]
     falling, right = score[order], label[order] == Label.TRUE
     last_of_step = np.flatnonzero(np.append(falling[1:] != falling[:-1], len(falling) > 0))
     found = np.append(0, np.cumsum(right)[last_of_step])
     false_positives = np.append(0, np.cumsum(~right)[last_of_step])
-    return Curve(_thresholds(falling[last_of_step]), found, false_positives, n_truths, n_images)
+    steps = falling[last_of_step]
+    # Just below a score, and far above the next: a comparison with >= hardly ever gives another result.
+    # Without any score, there is none that a threshold could be put below.
+    thresholds = np.append(steps[0], np.nextafter(steps, -np.inf)) if len(steps) else np.array([np.inf])
+    return Curve(thresholds, found, false_positives, n_truths, n_images)
 
 
 def _check_counts(labels: NDArray[np.int8], n_truths: int, n_images: int) -> None:
@@ -132,15 +123,8 @@ def _check_counts(labels: NDArray[np.int8], n_truths: int, n_images: int) -> Non
         raise ValueError(f"{n_right} detections are right, but n_truths={n_truths}: each truth is found once at most")
 
 
-def _thresholds(steps: Floats) -> Floats:
-    if not len(steps):
-        return np.array([np.inf])  # no score was ever seen that a threshold could be put below
-    # Just below a score, as far above the next as can be: whoever compares with >= will hardly ever see a difference.
-    return np.append(steps[0], np.nextafter(steps, -np.inf))
-
-
 def operating_point(curve: Curve, false_positives_per_image: float) -> float:
-    """The lowest threshold of the curve with at most so many false positives per image; detections above it stand.
+    """The lowest threshold of the curve with at most this many false positives per image; detections above it count.
 
     It lies just below the last score that still stands, not further: what scores lower was never seen. Where already
     the highest score brings too many false positives, it is that score, and nothing stands. Without detections:
@@ -154,7 +138,27 @@ def operating_point(curve: Curve, false_positives_per_image: float) -> float:
     return float(curve.thresholds[_last_with_at_most(curve.false_positives_per_image, rate)])
 
 
-def _last_with_at_most(counts: NDArray[np.int64] | Floats, most: Floats) -> NDArray[np.intp]:
+def best_f1(objects: Floats, false_positives: Floats, n_images: int, objects_per_image: float = 1.0) -> float | None:
+    """The threshold with the best F1 by scores of objects (n,), -inf where not found, and of false positives (m,).
+
+    The false positives are those of `n_images` images. In images with so many objects each, F1 is 2 r k / (r k + f + k)
+    with recall r, f false positives and k objects per image. None without an object that is found.
+
+    >>> best_f1(np.array([9.0, 8.0, 5.0, -np.inf]), np.array([7.0, 4.0, 3.0, 2.0]), n_images=1) > 7
+    True
+    """
+    falling = np.sort(objects[np.isfinite(objects)])[::-1]
+    if not len(falling):
+        return None
+    recall = np.arange(1, len(falling) + 1) / len(objects)
+    wrong = np.sort(false_positives)
+    rate = (len(wrong) - np.searchsorted(wrong, falling, side="left")) / n_images
+    k = objects_per_image
+    f1 = 2 * recall * k / (recall * k + rate + k)
+    return float(np.nextafter(falling[int(np.argmax(f1))], -np.inf))
+
+
+def _last_with_at_most(counts: Int64s | Floats, most: Floats) -> Indices:
     if not (most >= 0).all():
         raise ValueError(f"there cannot be {most.min()} false positives or fewer; ask for 0 or more")
     return np.asarray(np.searchsorted(counts, most, side="right") - 1)
@@ -186,5 +190,5 @@ def log_average_miss_rate(curve: Curve) -> float:
     >>> log_average_miss_rate(swept).__round__(4) == ((0.75**4 * 0.5**5) ** (1 / 9)).__round__(4)
     True
     """
-    at = _last_with_at_most(curve.false_positives_per_image, REFERENCE_RATES)
-    return float(np.exp(np.mean(np.log(np.maximum(curve.miss_rate[at], SMALLEST_MISS_RATE)))))
+    at = _last_with_at_most(curve.false_positives_per_image, np.logspace(-2, 0, 9))
+    return float(np.exp(np.mean(np.log(np.maximum(1 - curve.recall[at], 1e-10)))))

@@ -14,12 +14,11 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from whet.cascade.boxes import Boxes, box_iou, checked_boxes
+from whet.arrays import Boxes, Indices
 from whet.evaluation import curves
 from whet.evaluation.evaluation import Evaluation, ImageResult
 from whet.evaluation.matching import NOT_FOUND, Label
-
-Indices = NDArray[np.intp]
+from whet.images.boxes import box_iou, checked_boxes
 
 # TIDE's lower bound: a detection with less overlap is on the background.
 LEAST_OVERLAP = 0.1
@@ -160,17 +159,14 @@ def count_errors(
     >>> cars = [[0, 0, 20, 10], [40, 0, 60, 10]]
     >>> found = [[0, 0, 20, 10], [44, 0, 80, 10], [200, 0, 220, 10]]
     >>> report = count_errors(evaluate_detections([(found, [3.0, 2.0, 1.0])], [(cars, None)]))
-    >>> for one in report.counts:
-    ...     print(one.kind, one.false_positives, one.missed, one.average_precision)
+    >>> for count in report.counts:
+    ...     print(count.kind, count.false_positives, count.missed, count.average_precision)
     poor box 1 1 1.0
     background 1 0 0.5
     """
     n = len(evaluation.images)
     known = zip(
-        evaluation.images,
-        [None] * n if shapes is None else shapes,
-        [[]] * n if others is None else others,
-        strict=True,
+        evaluation.images, [None] * n if shapes is None else shapes, [[]] * n if others is None else others, strict=True
     )
     images = [
         _ImageErrors.from_result(result, threshold, iou, shape, checked_boxes(boxes), min_size, aspect)

@@ -1,4 +1,4 @@
-"""A detector judged on many images: one curve over all, and each image's faces found, missed and false positives."""
+"""Detections of many images against annotations: one curve over all, and the matches and mistakes of each."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from whet.cascade.boxes import Floats, areas, checked_boxes
+from whet.arrays import Bools, Floats, Indices
 from whet.evaluation import curves
 from whet.evaluation.curves import Curve
 from whet.evaluation.matching import NOT_FOUND, Label, Matching, checked_flags, match
+from whet.images.boxes import areas, checked_boxes
 
 Detected = tuple[ArrayLike, ArrayLike]
 Labelled = tuple[ArrayLike, ArrayLike | None]
@@ -28,26 +29,26 @@ class ImageResult:
     boxes: Floats
     scores: Floats
     truths: Floats
-    ignored: NDArray[np.bool_]
+    ignored: Bools
     matching: Matching
 
     @cached_property
     def truth_scores(self) -> Floats:
         """Score (M,) of the detection that found each truth, -inf where none did: found below that threshold."""
-        found = self.matching.found_by != NOT_FOUND
+        is_found = self.matching.found_by != NOT_FOUND
         scores = np.full(len(self.truths), -np.inf)
-        scores[found] = self.scores[self.matching.found_by[found]]
+        scores[is_found] = self.scores[self.matching.found_by[is_found]]
         return scores
 
-    def found(self, threshold: float = -np.inf) -> NDArray[np.intp]:
+    def found(self, threshold: float = -np.inf) -> Indices:
         """Indices of the truths that are found."""
         return np.flatnonzero(self.truth_scores > threshold)
 
-    def missed(self, threshold: float = -np.inf) -> NDArray[np.intp]:
+    def missed(self, threshold: float = -np.inf) -> Indices:
         """Indices of the truths that are not found, without those to be ignored."""
         return np.flatnonzero(~(self.truth_scores > threshold) & ~self.ignored)
 
-    def false_positives(self, threshold: float = -np.inf) -> NDArray[np.intp]:
+    def false_positives(self, threshold: float = -np.inf) -> Indices:
         """Indices of the detections that are false positives."""
         return np.flatnonzero((self.matching.labels == Label.FALSE) & (self.scores > threshold))
 
@@ -105,55 +106,32 @@ class Evaluation:
 
 
 def evaluate_detections(
-    detections: Iterable[Detected],
-    truths: Iterable[Labelled],
-    *,
-    iou: float = 0.5,
-    ignore_overlap: float = 0.5,
+    detections: Iterable[Detected], truths: Iterable[Labelled], *, iou: float = 0.5, ignore_overlap: float = 0.5
 ) -> Evaluation:
-    """StageValidation the detections of many images.
+    """Evaluate the detections of many images.
 
     `detections` has (boxes (N, 4), scores (N,)) for each image, `truths` (boxes (M, 4), ignore flags (M,) or None),
     in the same order. `iou` and `ignore_overlap` are those of `whet.evaluation.matching.match`.
 
-    >>> face = [[0, 0, 10, 10]]
-    >>> result = evaluate_detections([(face, [2.0]), ([[5, 5, 9, 9]], [1.0])], [(face, None), (face, None)])
+    >>> car = [[0, 0, 10, 10]]
+    >>> result = evaluate_detections([(car, [2.0]), ([[5, 5, 9, 9]], [1.0])], [(car, None), (car, None)])
     >>> result.curve.recall, result.average_precision
     (array([0. , 0.5, 0.5]), 0.5)
     >>> [(miss.image, miss.index) for miss in result.worst_misses()]
     [(1, 0)]
     """
-    pairs = _paired(list(detections), list(truths))
-    images = tuple(_judge(*detected, *labelled, iou=iou, ignore_overlap=ignore_overlap) for detected, labelled in pairs)
+    detected, labelled = list(detections), list(truths)
+    if len(detected) != len(labelled):
+        raise ValueError(f"detections of {len(detected)} images, but truths of {len(labelled)}; expected as many")
+    if not detected:
+        raise ValueError("no images to evaluate; pass ([], []) for an image without detections")
+    images = []
+    for (boxes, scores_of_boxes), (true_boxes, ignored) in zip(detected, labelled, strict=True):
+        matching = match(boxes, scores_of_boxes, true_boxes, ignored, iou=iou, ignore_overlap=ignore_overlap)
+        ours, objects = checked_boxes(boxes), checked_boxes(true_boxes)
+        flags = checked_flags(ignored, len(objects))
+        images.append(ImageResult(ours, np.asarray(scores_of_boxes, np.float64), objects, flags, matching))
     scores = np.concatenate([image.scores for image in images])
     labels = np.concatenate([image.matching.labels for image in images])
     n_truths = sum(int((~image.ignored).sum()) for image in images)
-    return Evaluation(images, curves.sweep(scores, labels, n_truths, len(images)))
-
-
-def _paired(detections: list[Detected], truths: list[Labelled]) -> list[tuple[Detected, Labelled]]:
-    if len(detections) != len(truths):
-        raise ValueError(f"detections of {len(detections)} images, but truths of {len(truths)}; expected as many")
-    if not detections:
-        raise ValueError("no images to evaluate; pass ([], []) for an image without detections")
-    return list(zip(detections, truths, strict=True))
-
-
-def _judge(
-    boxes: ArrayLike,
-    scores: ArrayLike,
-    truths: ArrayLike,
-    ignored: ArrayLike | None,
-    *,
-    iou: float,
-    ignore_overlap: float,
-) -> ImageResult:
-    matching = match(boxes, scores, truths, ignored, iou=iou, ignore_overlap=ignore_overlap)
-    labelled = checked_boxes(truths)
-    return ImageResult(
-        checked_boxes(boxes),
-        np.asarray(scores, dtype=np.float64),
-        labelled,
-        checked_flags(ignored, len(labelled)),
-        matching,
-    )
+    return Evaluation(tuple(images), curves.sweep(scores, labels, n_truths, len(images)))

@@ -1,7 +1,7 @@
 """Which detections of one image are right, by the rule of the PASCAL challenge.
 
 Detections are taken by falling score. Each finds the truth that it overlaps most among those not yet found, if their
-intersection over union is above one half. A second detection of the same face is a false positive.
+intersection over union is above one half. A second detection of the same object is a false positive.
 
 Since the order is by score, a threshold that takes away the lowest detections changes nothing for the others: one
 matching serves all points of a curve.
@@ -15,7 +15,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from whet.cascade.boxes import Floats, box_iou, checked_boxes, intersection_over_first
+from whet.arrays import Bools, Floats, Indices
+from whet.images.boxes import box_iou, checked_boxes, intersection_over_first
 
 NOT_FOUND = -1
 
@@ -37,7 +38,7 @@ class Matching:
     """
 
     labels: NDArray[np.int8]
-    found_by: NDArray[np.intp]
+    found_by: Indices
 
 
 def match(
@@ -53,14 +54,14 @@ def match(
 
     `boxes` (N, 4) and `scores` (N,) are the detections, in any order; those of equal score are taken as they stand.
     `truths` (M, 4) are the true boxes and `ignored` (M,) bool marks those that neither count as found nor as missed:
-    unclear faces, or whole regions. A detection that finds no truth is ignored too where more than `ignore_overlap`
+    unclear objects, or whole regions. A detection that finds no truth is ignored too where more than `ignore_overlap`
     of its own area lies in such a region. Overlaps have to be *above* `iou`; equal ones go to the first truth.
 
-    >>> faces = [[0, 0, 10, 10], [20, 0, 30, 10]]
-    >>> result = match([[0, 0, 10, 9], [0, 0, 10, 10], [20, 0, 24, 10]], [0.5, 0.9, 0.7], faces)
+    >>> cars = [[0, 0, 10, 10], [20, 0, 30, 10]]
+    >>> result = match([[0, 0, 10, 9], [0, 0, 10, 10], [20, 0, 24, 10]], [0.5, 0.9, 0.7], cars)
     >>> result.labels.tolist(), result.found_by.tolist()
     ([0, 1, 0], [1, -1])
-    >>> match([[20, 0, 24, 10]], [0.7], faces, [False, True]).labels.tolist()
+    >>> match([[20, 0, 24, 10]], [0.7], cars, [False, True]).labels.tolist()
     [-1]
     """
     boxes, truths = checked_boxes(boxes, "detections"), checked_boxes(truths, "truths")
@@ -70,7 +71,7 @@ def match(
         if not 0 <= value < 1:
             raise ValueError(f"{name}={value!r} must be at least 0 and below 1")
     overlaps = box_iou(boxes, truths)
-    found_by = _find(np.where(is_ignored, 0.0, overlaps), by_falling_score(scores), iou)
+    found_by = _find(np.where(is_ignored, 0.0, overlaps), np.argsort(-scores, kind="stable"), iou)
     labels = np.full(len(boxes), Label.FALSE, dtype=np.int8)
     # With a low `iou`, a detection may be as good as a match of an ignored truth and yet lie mostly beside it.
     in_ignored = intersection_over_first(boxes, truths[is_ignored]) > ignore_overlap
@@ -79,16 +80,7 @@ def match(
     return Matching(labels, found_by)
 
 
-def by_falling_score(scores: Floats) -> NDArray[np.intp]:
-    """Order (N,) of detections by falling score; equal ones stay as they stand.
-
-    >>> by_falling_score(np.array([1.0, 3.0, 1.0, 2.0]))
-    array([1, 3, 0, 2])
-    """
-    return np.argsort(-scores, kind="stable")
-
-
-def _find(overlaps: Floats, order: NDArray[np.intp], smallest: float) -> NDArray[np.intp]:
+def _find(overlaps: Floats, order: Indices, smallest: float) -> Indices:
     found_by = np.full(overlaps.shape[1], NOT_FOUND, dtype=np.intp)
     left = overlaps.copy()
     near_any = np.flatnonzero((overlaps > smallest).any(axis=1))  # few: most false positives are near no truth
@@ -115,7 +107,7 @@ def checked_scores(scores: ArrayLike, n: int) -> Floats:
     return array
 
 
-def checked_flags(ignored: ArrayLike | None, n: int) -> NDArray[np.bool_]:
+def checked_flags(ignored: ArrayLike | None, n: int) -> Bools:
     """Flags as (n,) bool, or a `ValueError`; None flags nothing.
 
     >>> checked_flags(None, 2)

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.workers import Threads, Workers, lost_image, workers_from
-from whet.cascade.detections import Detections
-from whet.detector.classes import MultiClassDetector, detectors_of
-from whet.detector.detector import DetectOptions, Detector, ScanOptions
-from whet.detector.records import image_hash
-from whet.detector.storage import load_model
-from whet.errors import DataNotFoundError, SeveralClassesError, UnreadableImageError
+from whet.corrections.records import image_hash
+from whet.detector.detector import Detector
+from whet.detector.shape import DetectOptions, ScanOptions
+from whet.detector.storage import load
+from whet.errors import DataNotFoundError, UnreadableImageError
 from whet.evaluation.advice import TARGET_RATE, Advice, Findings, advise
 from whet.evaluation.curves import Curve, average_precision, image_interval, log_average_miss_rate, operating_point
 from whet.evaluation.error_kinds import ErrorReport, count_errors
 from whet.evaluation.evaluation import Evaluation, evaluate_detections
 from whet.evaluation.matching import Label
+from whet.images.detections import Detections
 from whet.io.annotations.annotation import HELD_OUT_PARTS, AnnotatedImage, Annotations
 from whet.io.annotations.formats import read_annotations
 from whet.io.files import short_hash
+from whet.parallel.workers import Threads, Workers, lost_image, workers_from
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -43,7 +43,7 @@ class DetectedImage:
 
 
 def detect_many(
-    detector: Detector | MultiClassDetector,
+    detector: Detector,
     paths: Sequence[Path],
     *,
     workers: Workers | None = None,
@@ -68,7 +68,7 @@ def detect_many(
     return (replace(one, path=path) for path, one in zip(paths, run, strict=True))  # a worker knows it by another name
 
 
-def _detect(path: Path, detector: Detector | MultiClassDetector, options: DetectOptions) -> DetectedImage:
+def _detect(path: Path, detector: Detector, options: DetectOptions) -> DetectedImage:
     try:
         return DetectedImage(path, detector.detect(path, **options))
     except UnreadableImageError as error:
@@ -80,7 +80,7 @@ def _lost(path: Path, *_: object) -> DetectedImage:
 
 
 RESAMPLES = 1000
-# Of n images without any false positive, a Poisson count of so much in all would still be this lucky 1 time in 40.
+# Of n images without any false positive, a Poisson count with this mean would still be zero 1 time in 40.
 NONE_SEEN = -float(np.log(0.025))
 
 Counts = NDArray[np.int64]
@@ -185,19 +185,16 @@ class EvaluationRun:
         """
         detections = self.found + self.false_positives
         area, miss_rate = self._resampled_areas(seed)
+        n, rate = len(self.paths), Measured(0.0, 0.0, NONE_SEEN / len(self.paths))
+        if self.n_false_positives:
+            rate = _with_quantiles(self.n_false_positives / n, self._resample_images(seed) @ self.false_positives / n)
         return {
             "recall": _of_counts(self.found, self.truths),
             "precision": _of_counts(self.found, detections),
-            "false positives per image": self._false_positives_per_image(seed),
+            "false positives per image": rate,
             "average precision": _with_quantiles(self.evaluation.average_precision, area),
             "log-average miss rate": _with_quantiles(self.evaluation.log_average_miss_rate, miss_rate),
         }
-
-    def _false_positives_per_image(self, seed: int) -> Measured:
-        n = len(self.paths)
-        if not self.n_false_positives:
-            return Measured(0.0, 0.0, NONE_SEEN / n)
-        return _with_quantiles(self.n_false_positives / n, self._resample_images(seed) @ self.false_positives / n)
 
     def _resample_images(self, seed: int) -> Counts:
         """How often each image is drawn (resamples, images); one alone says nothing of others."""
@@ -228,7 +225,7 @@ class EvaluationRun:
 
 
 def evaluate(
-    detector: Detector | MultiClassDetector | str | PathLike[str],
+    detector: Detector | str | PathLike[str],
     annotations: str | PathLike[str] | Annotations | Sequence[AnnotatedImage],
     *,
     iou: float = 0.5,
@@ -254,15 +251,15 @@ def evaluate(
     >>> run.n_false_positives, run.measures()["false positives per image"].high.__round__(2)
     (0, 3.69)
     """
-    model = load_model(detector) if isinstance(detector, str | PathLike) else detector
+    loaded = load(detector) if isinstance(detector, str | PathLike) else detector
     workers = workers_from(client, options.get("threads"))
-    first = detectors_of(model)[0]
-    return evaluate_on(workers, model, _images(annotations, first.class_name), iou, min_score, progress, **options)
+    images = _images(annotations, loaded.class_name)
+    return evaluate_on(workers, loaded, images, iou, min_score, progress, **options)
 
 
 def evaluate_on(
     workers: Workers,
-    model: Detector | MultiClassDetector,
+    detector: Detector,
     images: Sequence[AnnotatedImage],
     iou: float = 0.5,
     min_score: float | str | None = None,
@@ -271,17 +268,14 @@ def evaluate_on(
 ) -> EvaluationRun:
     """The same as `evaluate`, with workers of any kind.
 
-    >>> evaluate_on(Threads(), load_model("face"), [])
+    >>> evaluate_on(Threads(), load("face"), [])
     Traceback (most recent call last):
     whet.errors.DataNotFoundError: no images to evaluate; pass annotations with at least one image
     """
-    if not isinstance(model, Detector) and len(model.classes) > 1:
-        raise SeveralClassesError(f"got detectors of {', '.join(model.classes)}; evaluate one class at a time")
-    views = detectors_of(model)
-    above = views[0].reporting.min_score(min_score)  # views have the same operating points
+    above = detector.reporting.min_score(min_score)  # or an error that there are several classes
     if not images:
         raise DataNotFoundError("no images to evaluate; pass annotations with at least one image")
-    run = detect_many(model, [image.path for image in images], workers=workers, min_score=-np.inf, **options)
+    run = detect_many(detector, [image.path for image in images], workers=workers, min_score=-np.inf, **options)
     read: list[AnnotatedImage] = []
     detections: list[tuple[Floats, Floats]] = []  # and not the windows behind them, which are many
     unread = []
@@ -302,29 +296,29 @@ def evaluate_on(
         tuple(unread),
         tuple(read),
         iou,
-        *_reported_sizes(views, options.get("min_size")),
+        *_reported_sizes(detector, options.get("min_size")),
     )
 
 
-def _reported_sizes(views: Sequence[Detector], min_size: float | None) -> tuple[float, float | None]:
-    """The longer side of the smallest boxes that are reported, and their width over height; None for several views."""
-    sizes = [(view.window, view.box_offset.size, view.reporting.min_size) for view in views]
+def _reported_sizes(detector: Detector, min_size: float | None) -> tuple[float, float | None]:
+    """The longer side of the smallest boxes that are reported, and their width over height; None for several shapes."""
+    shapes = detector.shapes()
+    sizes = [(shape.window, shape.box_offset.size, shape.reporting.min_size) for shape in shapes]
     by_default = min(least or max(height * rows, width * columns) for (height, width), (rows, columns), least in sizes)
-    return by_default if min_size is None else min_size, views[0].aspect if len(views) == 1 else None
+    return by_default if min_size is None else min_size, shapes[0].aspect if len(shapes) == 1 else None
 
 
-def trained_on(detector: Detector | MultiClassDetector, paths: Iterable[Path]) -> list[Path]:
+def trained_on(detector: Detector, paths: Iterable[Path]) -> list[Path]:
     """Those of the image files on which the detector was trained, by its record of them; none without a record."""
-    known = [one.base.training_images for one in detectors_of(detector) if one.base.training_images is not None]
-    hashes = {each for images in known for each in images.tolist()}
+    known = [shape.base.training_images for shape in detector.shapes()]
+    hashes = {short for images in known if images is not None for short in images.tolist()}
     return [path for path in paths if hashes and short_hash(path) in hashes]
 
 
-def learned_from(detector: Detector | MultiClassDetector, paths: Iterable[Path]) -> list[Path]:
+def learned_from(detector: Detector, paths: Iterable[Path]) -> list[Path]:
     """Those of the image files from which the detector learned corrections or examples, by their pixels."""
-    views = detectors_of(detector)
-    known = {record.image for one in views for record in one.records}
-    return [path for path in paths if known and image_hash(views[0].pixels(path)) in known]
+    known, first = {record.image for record in detector.records}, detector.shapes()[0]
+    return [path for path in paths if known and image_hash(first.pixels(path)) in known]
 
 
 def _images(

@@ -19,13 +19,13 @@ from threading import local
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whet.arrays import UInt32s
 from whet.errors import CannotWriteError, ModelChangedError, WhetError
 
 if TYPE_CHECKING:
-    from whet._kernels.workers import Workers
     from whet.io.remote import RemotePath
+    from whet.parallel.workers import Workers
 
 R = TypeVar("R")
 
@@ -34,7 +34,6 @@ URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://")
 # What pathlib makes of one.
 FORMER_URL = re.compile(r"[a-z][a-z0-9+.-]+:/")
 
-WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 TEMPORARY = ".tmp"
 
 
@@ -120,10 +119,10 @@ def _replace(target: Path, data: bytes, durable: bool) -> None:
     before = target.stat() if target.exists() else None
     if before is not None and not stat.S_ISREG(before.st_mode):
         raise CannotWriteError(f"{target} is a device, a pipe or a socket; expected a regular file")
-    if before is not None and not (before.st_mode & WRITABLE and os.access(target, os.W_OK)):
+    if before is not None and not (before.st_mode & 0o222 and os.access(target, os.W_OK)):
         raise CannotWriteError(f"{target} is write-protected; run chmod u+w on it, or choose another file")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMPORARY}")
-    # A new file gets the default permissions of the user; nobody may read before what cannot be read after.
+    # A new file gets the default permissions of the user; one that is replaced must not be readable meanwhile.
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if before is None else 0o600)
     try:
         with open(handle, "wb") as file:
@@ -217,22 +216,22 @@ def map_files(work: Callable[[Path], R], paths: Iterable[Path]) -> Iterator[R]:
     listed = list(paths)
     if not any(map(is_url, listed)):
         return map(work, listed)
-    from whet._kernels.threads import map_in_order
+    from whet.parallel.threads import map_in_order
 
     return map_in_order(work, listed, AT_ONCE)
 
 
-def short_hashes(paths: Iterable[Path], workers: Workers | None = None) -> NDArray[np.uint32]:
+def short_hashes(paths: Iterable[Path], workers: Workers | None = None) -> UInt32s:
     """Short hashes (n,) of the contents of files, each once, sorted; files that cannot be read are left out.
 
     They tell whether a file is among others. Two different files have the same hash once in four billion pairs. The
     `workers` of a cluster read the files, which are far from here.
     """
     if workers is None or workers.in_process:
-        found = map_files(short_hash, paths)
+        hashes = map_files(short_hash, paths)
     else:
-        found = workers.map(short_hash, paths, lost=lambda _: None)
-    return np.unique(np.array([each for each in found if each is not None], np.uint32))
+        hashes = workers.map(short_hash, paths, lost=lambda _: None)
+    return np.unique(np.array([value for value in hashes if value is not None], np.uint32))
 
 
 def short_hash(path: Path) -> int | None:

@@ -34,10 +34,8 @@ AT_ONCE = 1 << 20
 # Seconds that one request may take: the download of an image, or the list of a directory.
 TIMEOUT = 60.0
 TIMEOUT_VARIABLE = "WHET_REMOTE_TIMEOUT"
-# Of thousands of requests some fail by chance: a failure that may pass is tried once more, after so many seconds.
+# Seconds after which a request is repeated once, if its failure may pass: of thousands, some fail by chance.
 PAUSE = 0.5
-# Answers of HTTP servers that serve files, but list no directory.
-NOT_LISTED = (403, 405)
 
 
 class RemotePath(PurePosixPath):
@@ -90,15 +88,11 @@ class RemotePath(PurePosixPath):
             try:
                 files.exists(path, strict=True)
             except Exception as error:
-                if getattr(error, "status", 0) not in NOT_LISTED:
+                if getattr(error, "status", 0) not in (403, 405):  # servers that list no directory
                     raise
             return True
 
         return self._ask(answers, again=False)  # of the one that the user gave: say at once what is wrong with it
-
-    def exists(self) -> bool:
-        """Whether there is such an object or directory."""
-        return self._ask(lambda files, path: bool(files.exists(path)))
 
     def stat(self) -> SimpleNamespace:
         """The size of an object in bytes as `st_size`; None if the server does not say."""
@@ -121,7 +115,7 @@ class RemotePath(PurePosixPath):
                 yield self / name
 
     def open(self) -> BytesIO:
-        """The content; raises `RemoteError` for more than `MAX_BYTES`, or after `timeout` seconds."""
+        """The content; raises `RemoteError` for more than `MAX_BYTES`, or after `WHET_REMOTE_TIMEOUT` seconds."""
 
         def content(files: Any, path: str) -> bytes:  # noqa: ANN401
             # A stream of one request, whatever the server says of the size.
@@ -164,7 +158,10 @@ class RemotePath(PurePosixPath):
             except Exception as error:  # each store has errors of its own
                 errors.append(error)
 
-        seconds = timeout()
+        try:
+            seconds = max(float(os.environ[TIMEOUT_VARIABLE]), 0.001)
+        except (KeyError, ValueError):
+            seconds = TIMEOUT
         thread = Thread(target=work, daemon=True)
         thread.start()
         thread.join(seconds)
@@ -229,10 +226,6 @@ def below(root: RemotePath, name: str) -> RemotePath | None:
     return path if path.is_relative_to(root) and _stays_below(str(path.relative_to(root))) else None
 
 
-# More would take long for a name of megabytes that is quoted thousands of times.
-MOST_QUOTED = 8
-
-
 def _stays_below(name: str) -> bool:
     """Whether a relative name has no `..`, also after what stores make of it, and does not begin a chained URL.
 
@@ -240,7 +233,7 @@ def _stays_below(name: str) -> bool:
     """
     if "::" in name:
         return False
-    for _ in range(MOST_QUOTED):
+    for _ in range(8):  # a name of megabytes may be quoted thousands of times
         name = re.sub(r"[\x00-\x1f\x7f]", "", name)
         if ".." in re.split(r"[/\\]", name):
             return False
@@ -251,21 +244,13 @@ def _stays_below(name: str) -> bool:
     return False
 
 
-def timeout() -> float:
-    """Seconds that a request may take: those of the environment variable, if it is a number."""
-    try:
-        return max(float(os.environ[TIMEOUT_VARIABLE]), 0.001)
-    except (KeyError, ValueError):
-        return TIMEOUT
-
-
 def _causes(error: BaseException) -> tuple[list[BaseException], str, int]:
     """The errors that stores wrap in others, their names, and the status of an HTTP answer, or 0."""
     causes = [error]
     while (inner := causes[-1].__cause__ or causes[-1].__context__) is not None and inner not in causes:
         causes.append(inner)
     statuses = [getattr(cause, "status", None) for cause in causes]
-    status = next((each for each in statuses if isinstance(each, int)), 0)
+    status = next((status for status in statuses if isinstance(status, int)), 0)
     return causes, " ".join(type(cause).__name__ for cause in causes), status
 
 

@@ -10,35 +10,28 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whet.arrays import Pixels
 from whet.errors import MissingExtraError, UnreadableImageError, VideoError, VideoNotFoundError
-from whet.io.images import MAX_PIXELS, as_array, natural_order
+from whet.io.image_files import MAX_PIXELS, as_array, natural_order
 
 if TYPE_CHECKING:
     Source = str | PathLike[str]
 
-GreyImage = NDArray[np.uint8]
 
 DEFAULT_RATE = 25.0  # frames per second, if the source does not state it
 # Timeouts in seconds for opening a camera or a stream, and for each read: a lost sender may not close the connection.
 OPENING, SILENCE = 30.0, 10.0
 
 
-@dataclass(frozen=True, eq=False)
-class Coming:
-    """A frame that is not decoded yet: `read` returns its image, or raises `VideoError`."""
-
-    number: int
-    seconds: float
-    rate: float
-    read: Callable[[], GreyImage]
+# A frame that is not decoded yet: number, seconds, rate, and what returns its image or raises `VideoError`.
+Encoded = tuple[int, float, float, Callable[[], Pixels]]
 
 
 def is_live(source: Source) -> bool:
@@ -51,7 +44,7 @@ def is_live(source: Source) -> bool:
     return bool(re.fullmatch(r"camera(:\d+)?|(?!file:)[a-z][a-z0-9+.-]+://.*", name, re.IGNORECASE))
 
 
-def stream_frames(source: Source) -> Iterator[Coming]:
+def stream_frames(source: Source) -> Iterator[Encoded]:
     """Iterate over the frames of a video file, a stream or a camera."""
     import_av()
     from av.error import FFmpegError
@@ -65,7 +58,7 @@ def stream_frames(source: Source) -> Iterator[Coming]:
         try:
             for packet in container.demux(stream):
                 for seconds, read in _of_packet(packet, number):
-                    yield Coming(number, seconds, rate, read)
+                    yield number, seconds, rate, read
                     number += 1
         except (FFmpegError, OSError) as error:
             raise VideoError(f"{name_of(source)} stopped after {number} frames: {_reason(error)}") from error
@@ -73,7 +66,7 @@ def stream_frames(source: Source) -> Iterator[Coming]:
         raise VideoError(f"{name_of(source)} has no readable frame; the file is damaged or empty")
 
 
-def _of_packet(packet: Any, number: int) -> Iterator[tuple[float, Callable[[], GreyImage]]]:  # noqa: ANN401 - of PyAV
+def _of_packet(packet: Any, number: int) -> Iterator[tuple[float, Callable[[], Pixels]]]:  # noqa: ANN401 - of PyAV
     """Decode a packet: iterate over time and reader of its frames; a damaged packet counts as one frame."""
     from av.error import InvalidDataError
 
@@ -82,7 +75,7 @@ def _of_packet(packet: Any, number: int) -> Iterator[tuple[float, Callable[[], G
     except InvalidDataError as error:
         reason = _reason(error)
 
-        def fail() -> GreyImage:
+        def fail() -> Pixels:
             raise VideoError(f"frame {number} cannot be read: {reason}")
 
         yield float(packet.pts * packet.time_base) if packet.pts is not None else 0.0, fail
@@ -94,7 +87,7 @@ def _of_packet(packet: Any, number: int) -> Iterator[tuple[float, Callable[[], G
         yield float(frame.time or 0.0), partial(_of_frame, at, frame)
 
 
-def _of_frame(number: int, frame: Any) -> GreyImage:  # noqa: ANN401 - of PyAV
+def _of_frame(number: int, frame: Any) -> Pixels:  # noqa: ANN401 - of PyAV
     if frame.is_corrupt:
         raise VideoError(f"frame {number} cannot be read: it is damaged")
     from av.error import FFmpegError
@@ -171,7 +164,7 @@ class VideoFrame:
 
     number: int
     seconds: float
-    image: GreyImage
+    image: Pixels
     rate: float = DEFAULT_RATE
 
 
@@ -204,64 +197,47 @@ def read_frames(
         raise VideoError(f"got resize={resize[0]} x {resize[1]}; expected 1 to {MAX_PIXELS:,} pixels")
     unread: list[VideoError] = []  # in a row
     n = 0
-    for coming in _chosen(_coming(source), every, start, stop):
+    folder = Path(fspath(source))
+    frames = _of_folder(folder) if folder.is_dir() else stream_frames(source)
+    for number, seconds, rate, read in islice(frames, start, stop, every):
         try:
-            image = coming.read()
+            image = read()
         except VideoError as error:
             if skipped is None:
                 raise
             unread.append(error)
             skipped(error)
-            _check_unread(unread, source)
+            if len(unread) > MAX_UNREADABLE:
+                raise VideoError(
+                    f"{name_of(source)} has {len(unread)} consecutive unreadable frames; stopped. First error: "
+                    f"{unread[0]}"
+                ) from error
             continue
         unread.clear()
         n += 1
-        image = image if resize is None else _resized(image, resize)
-        yield VideoFrame(coming.number, coming.seconds, image, coming.rate)
+        if resize is not None:
+            from PIL import Image
+
+            image = np.asarray(Image.fromarray(image).resize(resize, Image.Resampling.BILINEAR))
+        yield VideoFrame(number, seconds, image, rate)
     if not n:
         why = f": {unread[0]}" if unread else ""
         raise VideoError(f"{name_of(source)} has no {'readable ' * bool(why)}frame from number {start} on{why}")
 
 
-def _chosen(frames: Iterator[Coming], every: int, start: int, stop: int | None) -> Iterator[Coming]:
-    """Select frames by number; unreadable frames count, too."""
-    for coming in frames:
-        if coming.number >= start and (coming.number - start) % every == 0:
-            yield coming
-        if stop is not None and coming.number + 1 >= stop:
-            return
-
-
-def _check_unread(unread: list[VideoError], source: Source) -> None:
-    if len(unread) > MAX_UNREADABLE:
-        raise VideoError(
-            f"{name_of(source)} has {len(unread)} consecutive unreadable frames; stopped. First error: {unread[0]}"
-        )
-
-
-def _coming(source: Source) -> Iterator[Coming]:
-    return _of_folder(Path(fspath(source))) if Path(fspath(source)).is_dir() else stream_frames(source)
-
-
-def _of_folder(folder: Path) -> Iterator[Coming]:
+def _of_folder(folder: Path) -> Iterator[Encoded]:
     paths = [path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES]
     if not paths:
         raise VideoNotFoundError(f"the directory {folder} has no images; expected {', '.join(sorted(SUFFIXES))}")
     for number, path in enumerate(sorted(paths, key=lambda path: natural_order(Path(path.name)))):
-        yield Coming(number, number / DEFAULT_RATE, DEFAULT_RATE, partial(_of_file, number, path))
+        yield number, number / DEFAULT_RATE, DEFAULT_RATE, partial(_of_file, number, path)
 
 
-def _of_file(number: int, path: Path) -> GreyImage:
+def _of_file(number: int, path: Path) -> Pixels:
     try:
         return as_array(path)
     except UnreadableImageError as error:
         raise VideoError(f"frame {number} cannot be read: {error}") from error
-
-
-def _resized(image: GreyImage, size: tuple[int, int]) -> GreyImage:
-    from PIL import Image
-
-    return np.asarray(Image.fromarray(image).resize(size, Image.Resampling.BILINEAR))
 
 
 CODECS = ("libx264", "mpeg4")
@@ -287,7 +263,7 @@ class VideoWriter:
         self._container: Any = None
         self._stream: Any = None
 
-    def write(self, image: NDArray[np.uint8]) -> None:
+    def write(self, image: Pixels) -> None:
         """Add a frame (height, width, 3)."""
         with self._deleted_on_failure():
             if self._stream is None:
@@ -335,7 +311,5 @@ class VideoWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

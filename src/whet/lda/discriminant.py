@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels import lda as cholesky
-from whet._kernels.lda import binary_step, centred_step, direction_and_moments
+from whet._kernels import lda_algebra as cholesky
+from whet._kernels.lda_algebra import binary_step, centred_step, direction_and_moments
+from whet.arrays import Floats
 from whet.errors import CannotUnlearnError, ForgettingError, SingularScatterError
 from whet.lda.statistics import BinaryStatistics, ClassStatistics, DecayingStatistics
 from whet.lda.thresholds import Projection, Rule, deviations, fisher
@@ -24,14 +25,12 @@ DEFAULT_RIDGE = 20.0
 
 def regularised_scatter(
     positive: ClassStatistics, negative: ClassStatistics, criterion: Criterion, ridge: float
-) -> NDArray[np.float64]:
+) -> Floats:
     """A = S_1 + S_2 + ridge I for FDA, S_1 + ridge I for LAC; (P, P), in units of scatter (not covariance)."""
     return regularised(positive.scatter, negative.scatter, criterion, ridge)
 
 
-def regularised(
-    positive: NDArray[np.float64], negative: NDArray[np.float64], criterion: Criterion, ridge: float
-) -> NDArray[np.float64]:
+def regularised(positive: Floats, negative: Floats, criterion: Criterion, ridge: float) -> Floats:
     """The same, of scatters (P, P) that are known already."""
     A = positive + negative if criterion == "fda" else positive.copy()
     np.einsum("ii->i", A)[:] += ridge  # its diagonal, in whatever order it lies in memory
@@ -59,14 +58,14 @@ def check_combination(criterion: Criterion, rule: Rule) -> None:
         )
 
 
-def factorise(A: NDArray[np.float64]) -> NDArray[np.float64]:
+def factorise(A: Floats) -> Floats:
     """Upper Cholesky factor of the regularised scatter."""
     U, failed = cholesky.factorise(A)
     check_factor(U, failed)
     return U
 
 
-def check_factor(U: NDArray[np.float64], failed: int) -> None:
+def check_factor(U: Floats, failed: int) -> None:
     """Raise SingularScatterError if the pivot of a row was zero; -1 stands for none."""
     if failed >= 0:
         raise SingularScatterError(
@@ -75,23 +74,7 @@ def check_factor(U: NDArray[np.float64], failed: int) -> None:
         )
 
 
-def direction(
-    positive: ClassStatistics, negative: ClassStatistics, criterion: Criterion = "fda", ridge: float = 0.0
-) -> NDArray[np.float64]:
-    """Direction w = (n_1 + n_2 - 2) A^-1 (m_1 - m_2), equation [FDA], or its LAC form [LAC] with n_1 - 1.
-
-    >>> from whet.lda.statistics import CentredStatistics
-    >>> ones = CentredStatistics.from_samples(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 1.0], [2.0, -1.0]]))
-    >>> zeros = CentredStatistics.from_samples(np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
-    >>> direction(ones, zeros)
-    array([3., 0.])
-    """
-    U = factorise(regularised_scatter(positive, negative, criterion, ridge))
-    freedom = degrees_of_freedom(positive.n, negative.n, criterion)
-    return freedom * cholesky.solve(U, positive.mean - negative.mean)
-
-
-# The inverse is recomputed from the statistics after so many rank-one steps. After 100,000 steps on correlated
+# The inverse is recomputed from the statistics after this many rank-one steps. After 100,000 steps on correlated
 # features float64 drifts by 2e-8; refreshed every 1,000, by less than 1e-10.
 REFRESH_EVERY = 1000
 # A denominator of Sherman-Morrison below this means that the step all but annihilates a direction.
@@ -103,7 +86,7 @@ LARGEST_RESIDUAL = 1e-11
 class OnlineDiscriminant:
     """Linear discriminant of two classes that follows every sample, in O(T^2) each.
 
-    The statistics are the truth; inverse, direction and moments are caches. `insert` and `remove` carry the
+    The statistics are the truth; inverse, direction and moments are caches. `insert` carries the
     caches along (Algorithm OGSLDA); any other change drops them, and they are derived anew when next needed.
     With statistics of P > T responses, the discriminant is over the first T: the rest is a reserve.
 
@@ -137,7 +120,7 @@ class OnlineDiscriminant:
         self._is_stale = True
         self._v = np.empty(0)  # A^-1 (m_1 - m_2): the direction without its factor
         self._factor = np.empty((0, 0))  # Cholesky factor of A at the last refresh
-        self._inverse: NDArray[np.float64] | None = None
+        self._inverse: Floats | None = None
         self._moments: Sequence[float] = ()  # of v^T x: mean and variance, positives, then negatives
         self._n_steps = 0
 
@@ -161,30 +144,26 @@ class OnlineDiscriminant:
 
     def insert(self, x: NDArray[Any], is_positive: bool, k: int = 1) -> None:
         """Learn one response x (P,), counted k times; a negative k takes it out."""
-        if isinstance(self.positive, DecayingStatistics):
-            self._insert_decaying(x, is_positive, k)
-            return
         if k == 0:
             return
-        if k < 0:
-            self._check_removal(is_positive, -k)
+        if isinstance(self.positive, DecayingStatistics):
+            if k < 0:
+                raise ForgettingError("statistics that decay cannot unlearn; restore a copy made before")
+            # Fading one class changes the scatter by a matrix of full rank, which no rank-one step can follow.
+            (self.positive if is_positive else self.negative).insert(x, k)
+            self.forget_caches()
+            return
+        n = (self.positive if is_positive else self.negative).n
+        if -k >= n:
+            kind = "positives" if is_positive else "negatives"
+            raise CannotUnlearnError(
+                f"cannot remove {-k} of {n} {kind}: a discriminant needs samples of both classes; nothing was changed"
+            )
         if self._is_stale:
             self.refresh()
         if self._inverse is None:
             self._inverse = cholesky.invert(self._factor)
         self._step(x, is_positive, k)
-
-    def remove(self, x: NDArray[Any], is_positive: bool, k: int = 1) -> None:
-        """Take one response x (P,) out again, k times."""
-        self.insert(x, is_positive, -k)
-
-    def _check_removal(self, is_positive: bool, k: int) -> None:
-        n = (self.positive if is_positive else self.negative).n
-        if k >= n:
-            raise CannotUnlearnError(
-                f"cannot remove {k} of {n} {'positives' if is_positive else 'negatives'}: a discriminant needs samples "
-                "of both classes; nothing was changed"
-            )
 
     def _step(self, x: NDArray[Any], is_positive: bool, k: int) -> None:
         a: Any = self.positive
@@ -200,17 +179,8 @@ class OnlineDiscriminant:
         if denominator < SMALLEST_DENOMINATOR or not residual <= LARGEST_RESIDUAL or self._n_steps >= REFRESH_EVERY:
             self.refresh()
 
-    def _insert_decaying(self, x: NDArray[Any], is_positive: bool, k: int) -> None:
-        if k < 0:
-            raise ForgettingError("statistics that decay cannot unlearn; restore a copy made before")
-        if k == 0:
-            return
-        # Fading one class changes the scatter by a matrix of full rank, which no rank-one step can follow.
-        (self.positive if is_positive else self.negative).insert(x, k)
-        self.forget_caches()
-
     @property
-    def coef(self) -> NDArray[np.float64]:
+    def coef(self) -> Floats:
         """Direction w (T,)."""
         if self._is_stale:
             self.refresh()
@@ -223,14 +193,8 @@ class OnlineDiscriminant:
             self.refresh()
         f = self._factor_of_w
         mean_1, variance_1, mean_2, variance_2 = self._moments
-        return Projection(
-            f * mean_1,
-            f * math.sqrt(variance_1),
-            f * mean_2,
-            f * math.sqrt(variance_2),
-            self.positive.n,
-            self.negative.n,
-        )
+        sigma_1, sigma_2 = f * math.sqrt(variance_1), f * math.sqrt(variance_2)
+        return Projection(f * mean_1, sigma_1, f * mean_2, sigma_2, self.positive.n, self.negative.n)
 
     @property
     def threshold(self) -> float:
@@ -250,7 +214,7 @@ class OnlineDiscriminant:
         return degrees_of_freedom(self.positive.n, self.negative.n, self.criterion)
 
 
-def log_odds(scores: NDArray[np.float64], p: Projection, threshold: float) -> NDArray[np.float64]:
+def log_odds(scores: Floats, p: Projection, threshold: float) -> Floats:
     """Log odds of the two projected Gaussians, shifted to 0 at the threshold, monotone in the score.
 
     With unequal variances the log ratio is a parabola: beyond its extreme it would fall again, so there it is
@@ -265,7 +229,7 @@ def log_odds(scores: NDArray[np.float64], p: Projection, threshold: float) -> ND
     low, high = min(p.mu_2 + low, threshold), max(p.mu_2 + high, threshold)
     narrow = p.mu_1 if v1 < v2 else p.mu_2
 
-    def rise(to: NDArray[np.float64]) -> NDArray[np.float64]:
+    def rise(to: Floats) -> Floats:
         # The difference of the parabola at two places, in a form that does not cancel: (x - t) times the slope midway.
         # Between the means the slope is least at the narrower class; it is taken from there.
         slope = (p.mu_1 - p.mu_2) / max(v1, v2) + ((to + threshold) / 2 - narrow) * (1 / v2 - 1 / v1)
@@ -292,7 +256,7 @@ def _monotone_range(gap: float, v1: float, v2: float) -> tuple[float, float]:
     return (extreme, math.inf) if v1 > v2 else (-math.inf, extreme)
 
 
-def _pooled(scores: NDArray[np.float64], p: Projection, threshold: float) -> NDArray[np.float64]:
+def _pooled(scores: Floats, p: Projection, threshold: float) -> Floats:
     gap = p.mu_1 - p.mu_2
     variance = (p.n_1 * p.sigma_1**2 + p.n_2 * p.sigma_2**2) / (p.n_1 + p.n_2)
     # Without any variance the posterior is a step; without a gap every score is 0, and the prior is left.
@@ -301,7 +265,7 @@ def _pooled(scores: NDArray[np.float64], p: Projection, threshold: float) -> NDA
     return np.asarray((scores - threshold) * slope)
 
 
-def probability(scores: NDArray[np.float64], p: Projection, threshold: float) -> NDArray[np.float64]:
+def probability(scores: Floats, p: Projection, threshold: float) -> Floats:
     """Posterior of the positive class: 0.5 at the threshold and above 0.5 just where the score is above it.
 
     >>> p = Projection(1.0, 0.5, -1.0, 0.5, 10, 10)

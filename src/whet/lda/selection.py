@@ -15,12 +15,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.lda import best_gain, invert, project_out
-from whet._kernels.workers import Held, Threads, Workers
+from whet._kernels.lda_algebra import best_gain, invert, project_out
+from whet.arrays import Bools, Bytes, Floats, Indices, Int64s
 from whet.lda.discriminant import Criterion, factorise, regularised_scatter
 from whet.lda.statistics import ClassStatistics
+from whet.parallel.workers import Held, Threads, Workers
 
-Floats = NDArray[np.float64]
 Search = Literal["forward", "forward-backward"]
 
 # A candidate of which less than this share of its own scatter is left after projecting the selected ones out
@@ -54,39 +54,29 @@ class Scatter:
 
     @classmethod
     def from_responses(
-        cls,
-        responses: NDArray[Any],
-        is_positive: NDArray[np.bool_],
-        weights: NDArray[np.int64],
-        criterion: Criterion,
-        ridge: float,
+        cls, responses: NDArray[Any], is_positive: Bools, weights: Int64s, criterion: Criterion, ridge: float
     ) -> Scatter:
         """From a response matrix (N, M), in O(N M) memory: rows of A are computed when needed.
 
         For binary responses the numbers are those of `from_statistics`, to the last bit.
         """
         of_class = _binary_rows if responses.dtype == np.uint8 else _centred_rows
-        ones = of_class(responses[is_positive], weights[is_positive])
-        zeros = of_class(responses[~is_positive], weights[~is_positive])
+        mean, diagonal, row_of_positives = of_class(responses[is_positive], weights[is_positive])
+        other_mean, other_diagonal, row_of_negatives = of_class(responses[~is_positive], weights[~is_positive])
         fda = criterion == "fda"
 
         def row(j: int) -> Floats:
-            total = ones.scatter_row(j) + zeros.scatter_row(j) if fda else ones.scatter_row(j)
+            total = row_of_positives(j) + row_of_negatives(j) if fda else row_of_positives(j)
             total[j] += ridge
             return total
 
-        diagonal = ones.scatter_diagonal + zeros.scatter_diagonal if fda else ones.scatter_diagonal
-        return cls(ones.mean - zeros.mean, diagonal + ridge, row)
+        return cls(mean - other_mean, (diagonal + other_diagonal if fda else diagonal) + ridge, row)
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    mean: Floats
-    scatter_diagonal: Floats
-    scatter_row: Callable[[int], Floats]
+Rows = tuple[Floats, Floats, Callable[[int], Floats]]  # of a class: mean, diagonal of the scatter, and its rows
 
 
-def _binary_rows(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> _Rows:
+def _binary_rows(X: Bytes, weights: Int64s) -> Rows:
     n = int(weights.sum())
     wide = X.astype(np.float64)  # whole numbers below 2^53: exact in any order
     weighted = wide * weights[:, None]
@@ -95,14 +85,14 @@ def _binary_rows(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> _Rows:
     def row(j: int) -> Floats:
         return np.asarray(weighted.T @ wide[:, j] - s[j] * s / n)
 
-    return _Rows(s / n, s - s * s / n, row)
+    return s / n, s - s * s / n, row
 
 
-def _centred_rows(X: Floats, weights: NDArray[np.int64]) -> _Rows:
+def _centred_rows(X: Floats, weights: Int64s) -> Rows:
     mean = weights @ X / weights.sum()
     D = X - mean
     weighted = D * weights[:, None]
-    return _Rows(mean, np.einsum("ij,ij->j", weighted, D), lambda j: weighted.T @ D[:, j])
+    return mean, np.einsum("ij,ij->j", weighted, D), lambda j: weighted.T @ D[:, j]
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +150,7 @@ class Candidates:
     def without(self, chosen: Best) -> Candidates:
         """The block with a candidate projected out, which is of this block or of another.
 
-        Row t of the factor is written in place: a repeated call writes the same numbers, and nobody else reads them.
+        Row t of the factor is written in place: a repeated call writes the same numbers, and no other block reads them.
         """
         r, v, smallest = self.r.copy(), self.v.copy(), self.smallest
         factor = self.factor
@@ -203,7 +193,7 @@ def rounds_of_blocks(blocks: Sequence[Held], n_most: int, workers: Workers) -> I
         yield chosen.index, separation
 
 
-def forward(scatter: Scatter, n_select: int) -> tuple[NDArray[np.intp], Floats]:
+def forward(scatter: Scatter, n_select: int) -> tuple[Indices, Floats]:
     """Forward search to `n_select` candidates: indices (T,), and J after each round (T,).
 
     >>> gap, A = np.array([1.0, 2.0, 2.0]), np.diag([1.0, 2.0, 2.0])
@@ -214,7 +204,7 @@ def forward(scatter: Scatter, n_select: int) -> tuple[NDArray[np.intp], Floats]:
     return np.array([j for j, _ in steps], dtype=np.intp), np.array([J for _, J in steps])
 
 
-def eliminate(scatter: Scatter, selected: NDArray[np.intp], n_keep: int) -> tuple[NDArray[np.intp], float]:
+def eliminate(scatter: Scatter, selected: Indices, n_keep: int) -> tuple[Indices, float]:
     """Take out, round by round, the member that the separation misses least: the kept ones, and their J.
 
     Without member i, J falls by a_i^2 / (A^-1)_ii, where a = A^-1 g.
@@ -233,7 +223,7 @@ def eliminate(scatter: Scatter, selected: NDArray[np.intp], n_keep: int) -> tupl
     return np.array(kept, dtype=np.intp), float(g @ inverse @ g)
 
 
-def select(scatter: Scatter, n_select: int, search: Search = "forward") -> NDArray[np.intp]:
+def select(scatter: Scatter, n_select: int, search: Search = "forward") -> Indices:
     """Choose `n_select` of the candidates, in the order in which they were added.
 
     `forward-backward` goes forward to twice as many, eliminates back, and keeps the better of both sets.

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any, Never, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.lda import binary_scatter, insert_binary, insert_centred
-from whet.errors import CannotUnlearnError, ForgettingError
+from whet._kernels.lda_algebra import binary_scatter, insert_binary, insert_centred
+from whet.arrays import Bytes, Floats, Indices, Int64s, Words
+from whet.errors import ForgettingError
 
 # Kernels turn counts into float64 by their bits, which is exact below 2^52.
 MOST_SAMPLES = 2**52
 
 
-def co_occurrence(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> NDArray[np.int64]:
+def co_occurrence(X: Bytes, weights: Int64s) -> Int64s:
     """C = sum of k x x^T over the rows x of X (N, P), exact.
 
     Counted on bits rather than multiplied: one sample is one bit. All of one weight are counted at once; of many
@@ -27,11 +28,11 @@ def co_occurrence(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> NDArray[n
     array([[1, 1],
            [1, 3]])
     """
-    from whet._kernels.responses import add_co_occurrences  # detection counts nothing
-
     C = np.zeros((X.shape[1], X.shape[1]), np.int64)
     if not len(X):
         return C
+    from whet._kernels.response_bits import add_co_occurrences  # detection counts nothing
+
     if (weights == weights[0]).all():
         add_co_occurrences(_bit_rows(X), int(weights[0]), C)
         return C
@@ -41,7 +42,7 @@ def co_occurrence(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> NDArray[n
     return C
 
 
-def _bit_rows(X: NDArray[np.uint8]) -> NDArray[np.uint64]:
+def _bit_rows(X: Bytes) -> Words:
     """The columns of X (N, P) as rows of bits (P, words), filled up with zeros."""
     flags = np.zeros((X.shape[1], -(-len(X) // 64) * 64), np.uint8)
     flags[:, : len(X)] = X.T
@@ -54,9 +55,9 @@ class ClassStatistics(ABC):
     n: float
 
     @classmethod
-    @abstractmethod
     def empty(cls, size: int) -> Self:
         """Statistics of no sample at all."""
+        return cls.from_samples(np.zeros((0, size), np.uint8))
 
     @classmethod
     @abstractmethod
@@ -80,45 +81,35 @@ class ClassStatistics(ABC):
         `before` is what they were subtracted from, whose rounding they carry.
         """
 
-    @abstractmethod
-    def take(self, indices: NDArray[np.intp]) -> Self:
-        """Statistics of the responses at these indices, in this order."""
-
     @property
     @abstractmethod
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Floats:
         """Mean response m (P,)."""
 
     @property
     @abstractmethod
-    def scatter(self) -> NDArray[np.float64]:
+    def scatter(self) -> Floats:
         """Scatter S (P, P): the sum of (x - m)(x - m)^T."""
 
-    @abstractmethod
+    def take(self, indices: Indices) -> Self:
+        """Statistics of the responses at these indices, in this order."""
+        taken = copy(self)
+        for name, array in vars(self).items():
+            if isinstance(array, np.ndarray):
+                setattr(taken, name, array[np.ix_(*[indices] * array.ndim)])
+        return taken
+
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """All that the statistics hold, for hashing."""
+        return tuple(map(np.atleast_1d, vars(self).values()))
 
     def insert_many(self, X: NDArray[Any], weights: NDArray[Any] | None = None) -> None:
         """Insert the rows of X (N, P), each `weights` times."""
-        self._become(self + self.from_samples(X, weights))
-
-    def remove(self, x: NDArray[Any], k: int = 1) -> None:
-        """Count the sample x (P,) k times less."""
-        self.remove_many(x[None], np.array([k]))
-
-    def remove_many(self, X: NDArray[Any], weights: NDArray[Any] | None = None) -> None:
-        """Take the rows of X (N, P) out again, each `weights` times; refuses what cannot have gone in."""
-        rest = self - self.from_samples(X, weights)
-        if not rest.is_possible(self):
-            raise CannotUnlearnError("cannot remove samples that were never inserted, or not so often")
-        self._become(rest if rest.n else self.empty(X.shape[1]))
+        vars(self).update(vars(self + self.from_samples(X, weights)))
 
     def copy(self) -> Self:
         """The same numbers in arrays of their own."""
         return deepcopy(self)
-
-    def _become(self, other: Self) -> None:
-        vars(self).update(vars(other))
 
 
 @dataclass(eq=False)
@@ -136,22 +127,17 @@ class BinaryStatistics(ClassStatistics):
     """
 
     n: int
-    s: NDArray[np.int64]
-    C: NDArray[np.int64]
+    s: Int64s
+    C: Int64s
 
     @classmethod
-    def empty(cls, size: int) -> Self:
-        """Statistics of no sample at all."""
-        return cls(0, np.zeros(size, np.int64), np.zeros((size, size), np.int64))
-
-    @classmethod
-    def from_samples(cls, X: NDArray[Any], weights: NDArray[np.int64] | None = None) -> Self:
+    def from_samples(cls, X: NDArray[Any], weights: Int64s | None = None) -> Self:
         """Statistics of the rows of X (N, P), each counted `weights` times."""
         k = np.ones(len(X), np.int64) if weights is None else weights
         C = co_occurrence(X, k)
         return cls(int(k.sum()), np.diagonal(C).copy(), C)
 
-    def insert(self, x: NDArray[np.uint8], k: int = 1) -> None:
+    def insert(self, x: Bytes, k: int = 1) -> None:
         """Count the sample x (P,) k times more: s += k x, C += k x x^T."""
         insert_binary(x, k, self.s, self.C)
         self.n += k
@@ -172,23 +158,15 @@ class BinaryStatistics(ClassStatistics):
         fine = (C >= 0) & (np.minimum.outer(s, s) >= C) & (C - s[:, None] >= s - n)
         return bool(n >= 0 and (s <= n).all() and fine.all())
 
-    def take(self, indices: NDArray[np.intp]) -> Self:
-        """Statistics of the responses at these indices, in this order."""
-        return type(self)(self.n, self.s[indices], self.C[np.ix_(indices, indices)])
-
     @property
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Floats:
         """Mean response m = s / n (P,)."""
         return np.asarray(self.s / self.n)
 
     @property
-    def scatter(self) -> NDArray[np.float64]:
+    def scatter(self) -> Floats:
         """Scatter S = C - s s^T / n (P, P)."""
         return binary_scatter(self.n, self.s, self.C)
-
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """All that the statistics hold, for hashing."""
-        return np.array([self.n]), self.s, self.C
 
 
 @dataclass(eq=False)
@@ -202,22 +180,15 @@ class CentredStatistics(ClassStatistics):
     """
 
     n: float
-    m: NDArray[np.float64]
-    S: NDArray[np.float64]
-
-    @classmethod
-    def empty(cls, size: int) -> Self:
-        """Statistics of no sample at all."""
-        return cls(0, np.zeros(size), np.zeros((size, size)))
+    m: Floats
+    S: Floats
 
     @classmethod
     def from_samples(cls, X: NDArray[Any], weights: NDArray[Any] | None = None) -> Self:
         """Statistics of the rows of X (N, P), each counted `weights` times."""
         k = np.ones(len(X), np.int64) if weights is None else weights
         n = k.sum().item()
-        if n == 0:
-            return cls.empty(X.shape[1])
-        m = k @ X / n
+        m = k @ X / max(n, 1)
         D = X - m
         return cls(n, m, (D * k[:, None]).T @ D)
 
@@ -246,23 +217,15 @@ class CentredStatistics(ClassStatistics):
         rounding = 1e-9 * np.diagonal(before.S) + 1e-12 * before.n * before.m**2
         return self.n >= 0 and bool((np.diagonal(self.S) >= -rounding).all())
 
-    def take(self, indices: NDArray[np.intp]) -> Self:
-        """Statistics of the responses at these indices, in this order."""
-        return type(self)(self.n, self.m[indices], self.S[np.ix_(indices, indices)])
-
     @property
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Floats:
         """Mean response m (P,)."""
         return self.m
 
     @property
-    def scatter(self) -> NDArray[np.float64]:
+    def scatter(self) -> Floats:
         """Scatter S (P, P)."""
         return self.S
-
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """All that the statistics hold, for hashing."""
-        return np.array([self.n]), self.m, self.S
 
 
 @dataclass(eq=False)
@@ -298,24 +261,12 @@ class DecayingStatistics(CentredStatistics):
         self._fade(self.decay ** len(X))
         vars(self).update(vars(CentredStatistics(self.n, self.m, self.S) + block))
 
-    def remove_many(self, X: NDArray[Any], weights: NDArray[Any] | None = None) -> Never:  # noqa: ARG002
-        """Refuse: single samples cannot be separated any more."""
-        raise self._cannot_unlearn()
-
     def _fade(self, factor: float) -> None:
         self.n *= factor
         self.S *= factor
-
-    def take(self, indices: NDArray[np.intp]) -> Self:
-        """Statistics of the responses at these indices, in this order."""
-        return type(self)(self.n, self.m[indices], self.S[np.ix_(indices, indices)], self.decay)
 
     def __add__(self, other: object) -> Never:
         raise ForgettingError("statistics that decay cannot be merged; train with decay=1 to merge exactly")
 
     def __sub__(self, other: object) -> Never:
-        raise self._cannot_unlearn()
-
-    @staticmethod
-    def _cannot_unlearn() -> ForgettingError:
-        return ForgettingError("statistics that decay cannot unlearn; restore a copy, or train with decay=1")
+        raise ForgettingError("statistics that decay cannot unlearn; restore a copy, or train with decay=1")

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whet._kernels.lda import leading_forms
+from whet._kernels.lda_algebra import leading_forms
+from whet.arrays import Floats
 from whet.lda.statistics import ClassStatistics
 
 if TYPE_CHECKING:
     from whet.lda.discriminant import OnlineDiscriminant
-
-Floats = NDArray[np.float64]
 
 
 class Projection(NamedTuple):
@@ -162,7 +160,7 @@ def fisher(p: Projection) -> float:
     return (p.mu_1 + p.mu_2) / 2 + math.log(p.n_2 / p.n_1)
 
 
-def calibrate_rate(scores: NDArray[np.float64], p: Projection, detection_rate: float) -> float:
+def calibrate_rate(scores: Floats, p: Projection, detection_rate: float) -> float:
     """Find a z whose threshold at least `detection_rate` of the validation positives exceed, and no more than need be.
 
     >>> calibrate_rate(np.array([0.0, 1.0, 2.0, 3.0]), Projection(2.0, 1.0, 0.0, 1.0, 4, 4), 0.75) < -1.0
@@ -175,7 +173,7 @@ def calibrate_rate(scores: NDArray[np.float64], p: Projection, detection_rate: f
     return float((quantile_threshold(scores, detection_rate) - p.mu_1) / deviation - 1e-6)
 
 
-def quantile_threshold(scores: NDArray[np.float64], detection_rate: float) -> float:
+def quantile_threshold(scores: Floats, detection_rate: float) -> float:
     """A threshold that at least `detection_rate` of the scores exceed, and no more than need be.
 
     Midway between the lowest score that is kept and the highest that is not: just below the lowest kept, the next

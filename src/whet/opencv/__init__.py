@@ -14,9 +14,9 @@ from whet import lazy_names
 
 if TYPE_CHECKING:
     from whet.opencv.classifier import CascadeClassifier as CascadeClassifier
-    from whet.opencv.export import Exported as Exported
-    from whet.opencv.export import write_opencv as write_opencv
-    from whet.opencv.xml import read_opencv as read_opencv
+    from whet.opencv.xml_reader import read_opencv as read_opencv
+    from whet.opencv.xml_writer import Exported as Exported
+    from whet.opencv.xml_writer import write_opencv as write_opencv
 
 # OpenCV 4 accepts these flags and ignores them; so does whet.
 CASCADE_DO_CANNY_PRUNING = 1
@@ -24,22 +24,12 @@ CASCADE_SCALE_IMAGE = 2
 CASCADE_FIND_BIGGEST_OBJECT = 4
 CASCADE_DO_ROUGH_SEARCH = 8
 
-_HOME = {
-    "CascadeClassifier": "whet.opencv.classifier",
-    "Exported": "whet.opencv.export",
-    "read_opencv": "whet.opencv.xml",
-    "write_opencv": "whet.opencv.export",
-}
-
-__all__ = [
-    "CASCADE_DO_CANNY_PRUNING",
-    "CASCADE_DO_ROUGH_SEARCH",
-    "CASCADE_FIND_BIGGEST_OBJECT",
-    "CASCADE_SCALE_IMAGE",
-    "CascadeClassifier",
-    "Exported",
-    "read_opencv",
-    "write_opencv",
-]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "whet.opencv.classifier": "CascadeClassifier",
+        "whet.opencv.xml_reader": "read_opencv",
+        "whet.opencv.xml_writer": "Exported write_opencv",
+    },
+)
+__all__ += [name for name in vars() if name.startswith("CASCADE_")]

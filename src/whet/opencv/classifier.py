@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,26 +10,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.boxes import connect_similar
-from whet._kernels.images import RUN
-from whet._kernels.opencv_scan import Steps, resize_image, scan_bands
-from whet._kernels.threads import available_threads, blocks, in_threads
-from whet._kernels.windows import OPENCV_MIN_SIGMA
-from whet.cascade.scan import Layout
+from whet._kernels.box_overlaps import connect_similar
+from whet._kernels.opencv_scan import Steps, scan_bands
+from whet._kernels.pixel_sums import RUN
+from whet._kernels.window_sums import OPENCV_MIN_SIGMA
+from whet.arrays import Floats, Indices, Int32s, Int64s, Pixels
 from whet.errors import CascadeFileError, EmptyClassifierError
-from whet.opencv.cascade import OpenCVCascade, channels_of, simd_trees
-from whet.opencv.xml import read_opencv
-
-Int32s = NDArray[np.int32]
-GreyImage = NDArray[np.uint8]
-
-FEATURE_TYPES = {"HAAR": 0, "LBP": 1}
+from whet.models.gslda.cascade_scan import Layout
+from whet.opencv.tree_cascade import OpenCVCascade, channels_of, simd_trees
+from whet.opencv.xml_reader import read_opencv
+from whet.parallel.threads import available_threads, blocks, in_threads
 
 Size = Sequence[int] | None
 # OpenCV returns an empty tuple if it finds nothing.
-Boxes = NDArray[np.int32] | tuple[()]
-Counts = NDArray[np.int32] | tuple[()]
-Weights = NDArray[np.float64] | tuple[()]
+IntsOrNone = Int32s | tuple[()]
 
 
 class CascadeClassifier:
@@ -69,7 +62,7 @@ class CascadeClassifier:
 
     def getFeatureType(self) -> int:  # noqa: N802
         """Return 0 for Haar features, 1 for local binary patterns."""
-        return FEATURE_TYPES[self._loaded().family]
+        return {"HAAR": 0, "LBP": 1}[self._loaded().family]
 
     def isOldFormatCascade(self) -> bool:  # noqa: N802
         """Return False: like OpenCV 4, whet converts old files when it reads them."""
@@ -78,46 +71,46 @@ class CascadeClassifier:
 
     def detectMultiScale(  # noqa: N802
         self,
-        image: NDArray[np.uint8] | None,
+        image: Pixels | None,
         scaleFactor: float = 1.1,
         minNeighbors: int = 3,
         flags: int = 0,
         minSize: Size = None,
         maxSize: Size = None,
-    ) -> Boxes:
+    ) -> IntsOrNone:
         """Detect objects in a grey or BGR image; returns boxes (n, 4) as x, y, width, height, or `()` if none.
 
         Windows grow by `scaleFactor`. More than `minNeighbors` similar windows become one box; 0 returns every window.
         Sizes are (width, height). `flags` are ignored, as in OpenCV 4.
         """
         del flags
-        boxes: Boxes = _or_nothing(self._detect(image, scaleFactor, minNeighbors, minSize, maxSize).boxes)
+        boxes: IntsOrNone = _or_nothing(self._detect(image, scaleFactor, minNeighbors, minSize, maxSize).boxes)
         return boxes
 
     def detectMultiScale2(  # noqa: N802
         self,
-        image: NDArray[np.uint8] | None,
+        image: Pixels | None,
         scaleFactor: float = 1.1,
         minNeighbors: int = 3,
         flags: int = 0,
         minSize: Size = None,
         maxSize: Size = None,
-    ) -> tuple[Boxes, Counts]:
+    ) -> tuple[IntsOrNone, IntsOrNone]:
         """Return boxes, and the number of windows behind each box."""
         del flags
-        found = self._detect(image, scaleFactor, minNeighbors, minSize, maxSize)
-        return _or_nothing(found.boxes), _or_nothing(found.counts)
+        grouped = self._detect(image, scaleFactor, minNeighbors, minSize, maxSize)
+        return _or_nothing(grouped.boxes), _or_nothing(grouped.counts)
 
     def detectMultiScale3(  # noqa: N802
         self,
-        image: NDArray[np.uint8] | None,
+        image: Pixels | None,
         scaleFactor: float = 1.1,
         minNeighbors: int = 3,
         flags: int = 0,
         minSize: Size = None,
         maxSize: Size = None,
         outputRejectLevels: bool = False,
-    ) -> tuple[Boxes, Counts, Weights]:
+    ) -> tuple[IntsOrNone, IntsOrNone, Floats | tuple[()]]:
         """Return boxes, the number of stages passed (all of them, as in OpenCV 4), and the sums of the last stage.
 
         The sum of a box is the maximum over its windows. Without `outputRejectLevels`, levels and weights are empty;
@@ -126,18 +119,11 @@ class CascadeClassifier:
         del flags
         if not outputRejectLevels:
             return self.detectMultiScale(image, scaleFactor, minNeighbors, 0, minSize, maxSize), (), ()
-        found = self._detect(image, scaleFactor, minNeighbors, minSize, maxSize)
-        levels = np.full(len(found.boxes), len(self._loaded()), dtype=np.int32)
-        return _or_nothing(found.boxes), _or_nothing(levels), _or_nothing(found.score)
+        grouped = self._detect(image, scaleFactor, minNeighbors, minSize, maxSize)
+        levels = np.full(len(grouped.boxes), len(self._loaded()), dtype=np.int32)
+        return _or_nothing(grouped.boxes), _or_nothing(levels), _or_nothing(grouped.score)
 
-    def _detect(
-        self,
-        image: NDArray[np.uint8] | None,
-        factor: float,
-        neighbours: int,
-        least: Size,
-        most: Size,
-    ) -> Grouped:
+    def _detect(self, image: Pixels | None, factor: float, neighbours: int, least: Size, most: Size) -> Grouped:
         cascade = self._loaded()
         pixels = _checked(image)
         if not factor > 1:
@@ -147,8 +133,14 @@ class CascadeClassifier:
         if 0 in largest:
             largest = (width, height)
         scales = scales_between((height, width), cascade.window, factor, smallest, largest)
-        found = scan_levels(cascade, grey_of(pixels), scales, self.threads)
-        return _clipped(group_rectangles(found.boxes, found.scores, neighbours), (height, width))
+        grouped = group_rectangles(*scan_levels(cascade, grey_of(pixels), scales, self.threads), neighbours)
+        # Rounding can move a window beyond the edges of the image.
+        x, y, w, h = grouped.boxes.T
+        left, top = np.maximum(x, 0), np.maximum(y, 0)
+        right, bottom = np.minimum(x + w, width), np.minimum(y + h, height)
+        kept = (right > left) & (bottom > top)
+        boxes = np.stack([left, top, right - left, bottom - top], axis=-1)
+        return Grouped(boxes[kept].astype(np.int32), grouped.counts[kept], grouped.score[kept])
 
     def _loaded(self) -> OpenCVCascade:
         if self.cascade is None:
@@ -156,7 +148,7 @@ class CascadeClassifier:
         return self.cascade
 
 
-def _checked(image: Any) -> NDArray[np.uint8]:  # noqa: ANN401 - whatever a script passes
+def _checked(image: Any) -> Pixels:  # noqa: ANN401 - whatever a script passes
     """Check for uint8 and 1, 3 or 4 channels; None, which `imread` returns for a missing file, is an empty image."""
     pixels = np.zeros((0, 0), dtype=np.uint8) if image is None else np.asarray(image)
     if pixels.dtype != np.uint8:
@@ -174,16 +166,6 @@ def _size(size: Size, name: str) -> tuple[int, int]:
     return int(size[0]), int(size[1])
 
 
-def _clipped(found: Grouped, shape: tuple[int, int]) -> Grouped:
-    """Clip boxes to the image: rounding can move a window beyond its edges."""
-    x, y, width, height = found.boxes.T
-    left, top = np.maximum(x, 0), np.maximum(y, 0)
-    right, bottom = np.minimum(x + width, shape[1]), np.minimum(y + height, shape[0])
-    kept = (right > left) & (bottom > top)
-    boxes = np.stack([left, top, right - left, bottom - top], axis=-1)
-    return Grouped(boxes[kept].astype(np.int32), found.counts[kept], found.score[kept])
-
-
 def _or_nothing(values: NDArray[Any]) -> Any:  # noqa: ANN401
     return values if len(values) else ()
 
@@ -196,8 +178,7 @@ GREY = np.array([3735, 19235, 9798], dtype=np.int32)
 MOST_SCALES = 10_000
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(NamedTuple):
     """A level: its scale (a float32), its image's (height, width), and the step and numbers of its windows."""
 
     scale: np.float32
@@ -263,7 +244,7 @@ def levels_of(shape: tuple[int, int], window: tuple[int, int], scales: list[np.f
     return levels
 
 
-def grey_of(image: NDArray[np.uint8]) -> GreyImage:
+def grey_of(image: Pixels) -> Pixels:
     """An image of one, three (BGR) or four (BGRA) channels in grey, rounded as OpenCV's `cvtColor` does.
 
     >>> grey_of(np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255]]], dtype=np.uint8))
@@ -277,38 +258,19 @@ def grey_of(image: NDArray[np.uint8]) -> GreyImage:
     return ((total + (1 << 14)) >> 15).astype(np.uint8)
 
 
-def resized_exactly(image: GreyImage, shape: tuple[int, int]) -> GreyImage:
-    """An image in another size (height, width): OpenCV's `INTER_LINEAR_EXACT`.
-
-    >>> resized_exactly(np.array([[0, 100, 200]], dtype=np.uint8), (1, 2))
-    array([[ 25, 175]], dtype=uint8)
-    """
-    if shape == image.shape:
-        return image
-    out = np.empty(shape, dtype=np.uint8)
-    if out.size:
-        resize_image(image, out)
-    return out
-
-
 # Integrals of a band: 4 MB. What is read stays in the cache anyway, but memory that is new to a process costs time.
 MOST_INTEGRALS = 2**20
 # Several bands per thread, so that threads finish at about the same time.
 BANDS_A_WORKER = 6
 
 
-@dataclass(frozen=True, eq=False)
-class FoundWindows:
-    """Accepted windows as boxes (n, 4), x, y, width and height, by scale, y and x; and sums in the last stage (n,)."""
-
-    boxes: NDArray[np.int32]
-    scores: NDArray[np.float64]
-
-
 def scan_levels(
-    cascade: OpenCVCascade, image: GreyImage, scales: list[np.float32], threads: int | None = None
-) -> FoundWindows:
-    """Return the accepted windows of a grey image (height, width); the result does not depend on `threads`."""
+    cascade: OpenCVCascade, image: Pixels, scales: list[np.float32], threads: int | None = None
+) -> tuple[Int32s, Floats]:
+    """Accepted windows of a grey image (height, width), by scale, y and x; the result does not depend on `threads`.
+
+    They are boxes (n, 4), x, y, width and height, and sums in the last stage (n,).
+    """
     height, width = image.shape
     levels = levels_of((height, width), cascade.window, scales)
     workers = threads or available_threads()
@@ -318,7 +280,7 @@ def scan_levels(
     steps = steps_of(cascade, line)
     counter = np.zeros(1, dtype=np.int64)
     most_rows = int(((bands[:, 2] - 1) * bands[:, 4]).max(initial=0)) + cascade.window[0]
-    parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+    parts: list[tuple[Int64s, Floats]] = []
 
     def work() -> None:
         channels = np.empty((most_rows + 1, count, line), dtype=np.uint32)
@@ -326,16 +288,19 @@ def scan_levels(
 
     in_threads(work, min(workers, len(bands)))
     if not any(len(scores) for _, scores in parts):
-        return FoundWindows(np.empty((0, 4), dtype=np.int32), np.empty(0))
+        return np.empty((0, 4), dtype=np.int32), np.empty(0)
     places, scores = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(places[:, 0], kind="stable")
     band, row, column = places[order].T
     level, first, step = bands[band, 0], bands[band, 1], bands[band, 4]
     scale = np.array(scales, dtype=np.float32)[level]
-    return FoundWindows(_boxes((first + row) * step, column * step, scale, cascade.window), scores[order])
+    y, x = (((first + row) * step).astype(np.float32), (column * step).astype(np.float32))
+    size = np.array(cascade.window[::-1], dtype=np.float32)
+    sides = [np.rint(side * scale) for side in (x, y, size[0], size[1])]  # each number rounded by itself
+    return np.stack(sides, axis=-1).astype(np.int32), scores[order]
 
 
-def bands_of(levels: list[Level], window: tuple[int, int], most_rows: int, workers: int) -> NDArray[np.int64]:
+def bands_of(levels: list[Level], window: tuple[int, int], most_rows: int, workers: int) -> Int64s:
     """Bands (n, 7): their levels, then the fields of `Band`. Some for every worker, but no more rows of pixels each."""
     total = sum(level.rows * level.columns for level in levels)
     bands: list[tuple[int, ...]] = []
@@ -352,23 +317,13 @@ def bands_of(levels: list[Level], window: tuple[int, int], most_rows: int, worke
 
 @lru_cache(maxsize=8)
 def steps_of(cascade: OpenCVCascade, line: int) -> Steps:
-    """The cascade for both steps, in integral images of so many columns."""
+    """The cascade for both steps, in integral images of `line` columns."""
     height, width = cascade.window
     y, x = np.array([1, 1, height - 1, height - 1]), np.array([1, width - 1, 1, width - 1])
     layouts = Layout(line, 1), Layout(line, 2)
     inner = [layout.offset(0 * y, x) + y * line * channels_of(cascade) for layout in layouts]
     one, two = (simd_trees(cascade, layout) for layout in layouts)
     return Steps(one, two, np.array(inner, dtype=np.int32))
-
-
-def _boxes(
-    y: NDArray[np.int64], x: NDArray[np.int64], scale: NDArray[np.float32], window: tuple[int, int]
-) -> NDArray[np.int32]:
-    """Windows in pixels of the image, each number rounded by itself."""
-    boxes = np.empty((len(y), 4), dtype=np.int32)
-    boxes[:, 0], boxes[:, 1] = np.rint(x.astype(np.float32) * scale), np.rint(y.astype(np.float32) * scale)
-    boxes[:, 2], boxes[:, 3] = np.rint(np.float32(window[1]) * scale), np.rint(np.float32(window[0]) * scale)
-    return boxes
 
 
 EPS = 0.2
@@ -379,10 +334,10 @@ class Grouped(NamedTuple):
 
     boxes: Int32s
     counts: Int32s
-    score: NDArray[np.float64]
+    score: Floats
 
 
-def group_rectangles(boxes: Int32s, scores: NDArray[np.float64], neighbours: int) -> Grouped:
+def group_rectangles(boxes: Int32s, scores: Floats, neighbours: int) -> Grouped:
     """Merge boxes (n, 4), x, y, width and height, that are similar, and keep groups of more than `neighbours`.
 
     A group's box is the mean. A group inside one of more windows is dropped.
@@ -400,11 +355,11 @@ def group_rectangles(boxes: Int32s, scores: NDArray[np.float64], neighbours: int
     means = np.rint(sums.astype(np.float32) * share).astype(np.int64)
     score = np.full(len(count), -np.inf)
     np.maximum.at(score, group, scores)
-    kept = [i for i in range(len(count)) if count[i] > neighbours and not _inside(i, means, count, neighbours)]
+    kept = [i for i in range(len(count)) if count[i] > neighbours and not _is_inside(i, means, count, neighbours)]
     return Grouped(means[kept].astype(np.int32), count[kept].astype(np.int32), score[kept])
 
 
-def _classes(boxes: Int32s) -> NDArray[np.intp]:
+def _classes(boxes: Int32s) -> Indices:
     """The class of each box (n,), numbered by their first members."""
     order = np.argsort(boxes[:, 0], kind="stable")
     parent = np.empty(len(boxes), dtype=np.intp)
@@ -415,7 +370,7 @@ def _classes(boxes: Int32s) -> NDArray[np.intp]:
     return np.argsort(np.argsort(first))[inverse]
 
 
-def _inside(i: int, boxes: NDArray[np.int64], count: NDArray[np.intp], neighbours: int) -> bool:
+def _is_inside(i: int, boxes: Int64s, count: Indices, neighbours: int) -> bool:
     """Return whether a group lies inside another group with more windows."""
     x, y, width, height = boxes.T
     dx, dy = np.rint(width * EPS), np.rint(height * EPS)

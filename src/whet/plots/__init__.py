@@ -20,32 +20,11 @@ if TYPE_CHECKING:
     from whet.plots.sheets import contact_sheet as contact_sheet
     from whet.plots.sheets import feature_sheet as feature_sheet
 
-_HOME = {
-    "contact_sheet": "whet.plots.sheets",
-    "draw_boxes": "whet.plots.drawing",
-    "draw_detections": "whet.plots.drawing",
-    "draw_evaluation": "whet.plots.drawing",
-    "draw_precision_recall": "whet.plots.figure",
-    "draw_results": "whet.plots.figure",
-    "draw_roc": "whet.plots.figure",
-    "draw_tracked_frame": "whet.plots.drawing",
-    "feature_sheet": "whet.plots.sheets",
-    "save_image": "whet.plots.drawing",
-    "write_report": "whet.plots.figure",
-}
-
-__all__ = [
-    "contact_sheet",
-    "draw_boxes",
-    "draw_detections",
-    "draw_evaluation",
-    "draw_precision_recall",
-    "draw_results",
-    "draw_roc",
-    "draw_tracked_frame",
-    "feature_sheet",
-    "save_image",
-    "write_report",
-]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "whet.plots.drawing": "draw_boxes draw_detections draw_evaluation draw_tracked_frame save_image",
+        "whet.plots.figure": "draw_precision_recall draw_results draw_roc write_report",
+        "whet.plots.sheets": "contact_sheet feature_sheet",
+    },
+)

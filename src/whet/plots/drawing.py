@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import InitVar, dataclass, field
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from whet.arrays import Pixels
 from whet.errors import WhetError
 from whet.evaluation.matching import Label
 from whet.io.files import prepared_folder, unique_stems, write_atomically
-from whet.io.images import as_rgb
+from whet.io.image_files import as_rgb
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from whet.cascade.detections import Detections
     from whet.evaluation.evaluation import ImageResult
-    from whet.io.images import ColorOrder, ImageLike
+    from whet.images.detections import Detections
+    from whet.io.image_files import ColorOrder, ImageLike
     from whet.tracking.tracker import TrackedFrame
 
-RgbImage = NDArray[np.uint8]
 Color = tuple[int, int, int]
 Rectangle = tuple[int, int, int, int]
 
 FOUND, MISSED, FALSE_POSITIVE = (40, 190, 80), (220, 40, 40), (250, 150, 0)
-# Font size in pixels: a share of the shorter side of the image, within limits.
-FONT_SHARE, SMALLEST_FONT, LARGEST_FONT = 1 / 36, 10, 40
 
 
 def draw_boxes(
@@ -43,7 +40,7 @@ def draw_boxes(
     texts: Sequence[str] = (),
     *,
     color: ColorOrder = "rgb",
-) -> RgbImage:
+) -> Pixels:
     """Draw boxes (n, 4), half-open x1, y1, x2, y2, on an image: returns RGB (height, width, 3).
 
     `image` is a path, a Pillow image or an array, grey or colour; `color="bgr"` is for arrays of OpenCV. `width` is the
@@ -66,7 +63,7 @@ def draw_detections(
     *,
     box_color: Color = FOUND,
     color: ColorOrder = "rgb",
-) -> RgbImage:
+) -> Pixels:
     """Draw detections on an image, each with its score: returns RGB (height, width, 3); see `draw_boxes`.
 
     `label` is a class name that stands before every score, or one name for each detection; by default, their classes.
@@ -82,7 +79,7 @@ def draw_detections(
     return draw_boxes(image, detections.boxes, box_color, texts=texts, color=color)
 
 
-def draw_evaluation(image: ImageLike, result: ImageResult, threshold: float = -np.inf) -> RgbImage:
+def draw_evaluation(image: ImageLike, result: ImageResult, threshold: float = -np.inf) -> Pixels:
     """Draw one image of an evaluation: correct detections in green, false positives in orange, misses in red.
 
     Detections need a score above the threshold. Their tags show the score; those of mistakes also say which it is.
@@ -97,7 +94,7 @@ def draw_evaluation(image: ImageLike, result: ImageResult, threshold: float = -n
     return canvas.drawn()
 
 
-def draw_tracked_frame(image: ImageLike, tracked: TrackedFrame, scale: float = 1.0) -> RgbImage:
+def draw_tracked_frame(image: ImageLike, tracked: TrackedFrame, scale: float = 1.0) -> Pixels:
     """Draw the tracked object in green, and all other detections in orange, each with its score.
 
     The line of the tracked object is thin if the detector does not accept it in this frame. `scale` is the size of
@@ -127,7 +124,7 @@ def score_text(score: float) -> str:
 class _Canvas:
     """An image in memory. Tags are drawn last, so that no box covers them."""
 
-    def __init__(self, image: RgbImage) -> None:
+    def __init__(self, image: Pixels) -> None:
         from PIL import Image, ImageDraw
 
         self._image = Image.fromarray(image)
@@ -135,7 +132,7 @@ class _Canvas:
         side = min(self._image.size)
         self.thin = max(1, min(side // 360, 3))
         self.thick = max(2, min(side // 160, 8))
-        size = max(SMALLEST_FONT, min(round(side * FONT_SHARE), LARGEST_FONT))
+        size = max(10, min(round(side / 36), 40))  # of the font, in pixels
         self._font, self._padding = _font(size), size // 7
         self._tags: list[tuple[Rectangle, str, Color]] = []
 
@@ -154,7 +151,7 @@ class _Canvas:
         if self._tags:
             self._tags.insert(0, self._tags.pop())
 
-    def drawn(self) -> RgbImage:
+    def drawn(self) -> Pixels:
         """Draw the tags; returns RGB (height, width, 3)."""
         taken: list[Rectangle] = []
         for box, text, color in self._tags:
@@ -179,7 +176,12 @@ class _Canvas:
         corners = [(min(max(x, 0), most_x), y) for x, y in wanted if 0 <= y <= most_y]
         corners.append((min(max(x1, 0), most_x), min(max(y1, 0), most_y)))
         places = [(x, y, x + width, y + height) for x, y in corners]
-        return next((place for place in places if not any(_overlap(place, other) for other in taken)), places[0])
+        free = (
+            place
+            for place in places
+            if not any(place[0] < x and y < place[2] and place[1] < v and u < place[3] for y, u, x, v in taken)
+        )
+        return next(free, places[0])
 
     def _tag_size(self, text: str) -> tuple[int, int]:
         left, top, right, bottom = self._pen.textbbox((0, 0), _TALLEST + text, self._font)
@@ -194,7 +196,7 @@ class _Canvas:
         self._pen.text((x1 + self._padding, y1 + self._padding - top), text, ink, self._font)
 
 
-_TALLEST = "Ag"  # the height of every tag, so that tags of one image tracked alike
+_TALLEST = "Ag"  # the height of every tag, so that the tags of an image are alike
 
 
 @lru_cache(maxsize=8)
@@ -207,20 +209,15 @@ def _font(size: int) -> Any:  # noqa: ANN401 - one of two classes of Pillow
         return ImageFont.load_default()
 
 
-def _overlap(a: Rectangle, b: Rectangle) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
-
-
 def _drawable(text: str) -> str:
     """Replace characters that are not Latin-1: file names may hold any bytes, and Pillow's font only these."""
     return text.encode("latin-1", "replace").decode("latin-1")
 
 
 LINE = 14  # pixels from one line of a caption to the next
-CAPTION_FONT = 11
 
 
-def draw_caption(text: str, width: int, lines: int | None = None) -> RgbImage:
+def draw_caption(text: str, width: int, lines: int | None = None) -> Pixels:
     """Draw text in black on white, (height, width, 3), one row per line; a long line loses its middle.
 
     `lines` is the number of rows (default: as many as the text has).
@@ -232,7 +229,7 @@ def draw_caption(text: str, width: int, lines: int | None = None) -> RgbImage:
 
     rows = _drawable(text).split("\n")
     strip = Image.new("RGB", (width, LINE * (len(rows) if lines is None else lines)), (255, 255, 255))
-    pen, font = ImageDraw.Draw(strip), _font(CAPTION_FONT)
+    pen, font = ImageDraw.Draw(strip), _font(11)
     for number, row in enumerate(rows):
         short, left = row, len(row) - 1
         while pen.textlength(short, font) > width and left > 1:
@@ -242,7 +239,7 @@ def draw_caption(text: str, width: int, lines: int | None = None) -> RgbImage:
     return np.asarray(strip)
 
 
-def side_by_side(images: Sequence[RgbImage], captions: Sequence[str], gap: int = 12) -> RgbImage:
+def side_by_side(images: Sequence[Pixels], captions: Sequence[str], gap: int = 12) -> Pixels:
     """Images of one height in a row, each with a caption above it.
 
     >>> side_by_side([np.zeros((20, 100, 3), np.uint8)] * 2, ["before", "after"]).shape[1]
@@ -255,7 +252,7 @@ def side_by_side(images: Sequence[RgbImage], captions: Sequence[str], gap: int =
     return np.concatenate([columns[0], *(part for column in columns[1:] for part in (space, column))], axis=1)
 
 
-def save_image(image: NDArray[np.uint8] | Image, path: Path) -> Path:
+def save_image(image: Pixels | Image, path: Path) -> Path:
     """Write an array, grey or RGB, or a Pillow image as a PNG file, atomically."""
     from PIL import Image
 
@@ -265,16 +262,12 @@ def save_image(image: NDArray[np.uint8] | Image, path: Path) -> Path:
     return path
 
 
-@dataclass(eq=False)
 class DrawnFolder:
     """Saves images with their detections to a directory; equal file names get numbers."""
 
-    folder: Path
-    paths: InitVar[Sequence[Path]]
-    _places: dict[Path, Path] = field(init=False, repr=False)
-
-    def __post_init__(self, paths: Sequence[Path]) -> None:
-        self._places = dict(zip(paths, drawing_places(self.folder, paths), strict=True))
+    def __init__(self, folder: Path, paths: Sequence[Path]) -> None:
+        self.folder = folder
+        self._places = dict(zip(paths, drawing_places(folder, paths), strict=True))
 
     def add(self, path: Path, detections: Detections, label: str = "") -> Path:
         """Draw detections on an image file, and return the PNG file that was written."""
@@ -302,7 +295,7 @@ def check_none_replaced(places: Iterable[Path], images: Iterable[Path]) -> None:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from math import isfinite
 from pathlib import Path
@@ -28,7 +28,6 @@ from whet.plots.sheets import contact_sheet
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from whet.evaluation.evaluation import Mistake
     from whet.evaluation.runs import EvaluationRun
 
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#1f5fa8", "#e07b00", "#2a8c4a", "#c0392b", "#7d4fa0", "#777777"
@@ -62,15 +61,10 @@ def save(figure: Figure, path: Path) -> Path:
     return path
 
 
-Axis = Literal["linear", "log"]
-Unit = Literal["recall", "found"]
-
-
-def draw_roc(curves: Mapping[str, Curve], path: Path, axis: Axis = "linear", unit: Unit = "recall") -> Path:
+def draw_roc(curves: Mapping[str, Curve], path: Path, axis: Literal["linear", "log"] = "linear") -> Path:
     """Plot recall against the number of false positives in all images, one line per named curve, as a PNG file.
 
-    `unit="found"` plots the number of objects found instead of the recall. On a log axis, zero false positives are
-    drawn at 0.5.
+    On a log axis, zero false positives are drawn at 0.5.
 
     >>> import tempfile
     >>> from whet.evaluation.curves import sweep
@@ -82,11 +76,8 @@ def draw_roc(curves: Mapping[str, Curve], path: Path, axis: Axis = "linear", uni
     panel = axes[0, 0]
     for number, (name, curve) in enumerate(curves.items()):
         x = np.maximum(curve.false_positives, 0.5) if axis == "log" else curve.false_positives
-        y = curve.recall if unit == "recall" else curve.found
-        panel.step(x, y, where="post", label=name, color=COLORS[number % len(COLORS)], linewidth=1.6)
-    panel.set_xscale(axis)
-    panel.set_xlabel("false positives in all images")
-    panel.set_ylabel("recall" if unit == "recall" else "objects found")
+        panel.step(x, curve.recall, where="post", label=name, color=COLORS[number % len(COLORS)], linewidth=1.6)
+    panel.set(xscale=axis, xlabel="false positives in all images", ylabel="recall")
     _finish(panel)
     return save(figure, path)
 
@@ -98,10 +89,7 @@ def draw_precision_recall(curves: Mapping[str, Curve], path: Path) -> Path:
     for number, (name, curve) in enumerate(curves.items()):
         label = f"{name} ({average_precision(curve):.3f})"
         panel.step(curve.recall, curve.precision, where="pre", label=label, color=COLORS[number % len(COLORS)])
-    panel.set_xlabel("recall")
-    panel.set_ylabel("precision")
-    panel.set_xlim(0, 1)
-    panel.set_ylim(0, 1.02)
+    panel.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
     _finish(panel)
     return save(figure, path)
 
@@ -146,7 +134,11 @@ def write_report(run: EvaluationRun, folder: Path, name: str, numbers: Mapping[s
     }
     for file, (mistakes, color, what) in sheets.items():
         if mistakes:
-            captions = [_caption(mistake, run.paths, what) for mistake in mistakes]
+            captions = []
+            for mistake in mistakes:  # a miss that was detected below the threshold has the score of that detection
+                score = f" {score_text(mistake.score)}" if isfinite(mistake.score) else ""
+                between = ", score" if score and what == "missed" else ""
+                captions.append(f"{what}{between}{score}\n{run.paths[mistake.image].name}")
             sheet = contact_sheet(run.paths, mistakes, color=color, captions=captions)
             written.append(save_image(sheet, folder / file))
         else:
@@ -154,20 +146,9 @@ def write_report(run: EvaluationRun, folder: Path, name: str, numbers: Mapping[s
     return written, fault
 
 
-def _caption(mistake: Mistake, paths: Sequence[Path], what: str) -> str:
-    """Return the kind of the mistake with its score, and the file name.
-
-    A missed object that was detected below the threshold has the score of that detection.
-    """
-    score = f" {score_text(mistake.score)}" if isfinite(mistake.score) else ""
-    between = ", score" if score and what == "missed" else ""
-    return f"{what}{between}{score}\n{paths[mistake.image].name}"
-
-
-def draw_results(run: EvaluationRun, folder: Path, progress: Callable[[float], None] = lambda _: None) -> None:
+def draw_results(run: EvaluationRun, folder: Path) -> None:
     """Draw detections and mistakes on each image of an evaluation, as PNG files in a directory."""
     places = drawing_places(folder, run.paths)
     prepared_folder(folder)
-    for number, (path, place, result) in enumerate(zip(run.paths, places, run.evaluation.images, strict=True), start=1):
+    for path, place, result in zip(run.paths, places, run.evaluation.images, strict=True):
         save_image(draw_evaluation(path, result, run.threshold), place)
-        progress(number / len(places))

@@ -12,12 +12,10 @@ if TYPE_CHECKING:
     from whet.tracking.tracker import TrackedFrame as TrackedFrame
     from whet.tracking.tracker import Tracker as Tracker
 
-_HOME = {
-    "SelfTraining": "whet.tracking.self_training",
-    "TrackedFrame": "whet.tracking.tracker",
-    "Tracker": "whet.tracking.tracker",
-}
-
-__all__ = ["SelfTraining", "TrackedFrame", "Tracker"]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "whet.tracking.self_training": "SelfTraining",
+        "whet.tracking.tracker": "TrackedFrame Tracker",
+    },
+)

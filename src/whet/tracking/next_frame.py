@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whet._kernels.jit import SIMD_WIDTH
-from whet.cascade.boxes import Boxes, box_iou
-from whet.cascade.cascade import Cascade
-from whet.cascade.detections import FiredWindows
-from whet.cascade.pyramid import SCALE_FACTOR, Level, Pyramid, WindowIndex
-from whet.cascade.scan import Scan, scan_images, scan_pyramid
+from whet.arrays import Boxes, Floats
+from whet.corrections.effects import Corrected
+from whet.images.boxes import box_iou
+from whet.images.detections import FiredWindows
+from whet.images.pyramid import SCALE_FACTOR, Pyramid, WindowIndex
+from whet.models.contract import Model
 
-Floats = NDArray[np.float64]
-
-# Windows that overlap the best one so much are the same answer: the box is their mean.
+# Windows with this IoU or more with the best one are the same answer: the box is their mean.
 SAME = 0.6
 
 
@@ -71,19 +67,18 @@ class Track:
 
 
 def track(
-    cascade: Cascade,
+    corrected: Corrected,
     pyramid: Pyramid,
     last: Floats | None,
-    prior: MotionPrior | None = None,
+    prior: MotionPrior,
     scale_factor: float = SCALE_FACTOR,
     threads: int | None = None,
 ) -> Track | None:
     """The object in the next frame, given its last box (4,); None until a window has fired."""
-    prior = MotionPrior() if prior is None else prior
-    fired = windows = scan_pyramid(cascade, pyramid, threads=threads)
+    fired = windows = corrected.scan(pyramid, fast=False, threads=threads)
     if last is not None:
         ratio = scale_factor**prior.steps
-        near = scan_near(cascade, pyramid, last, reach=prior.reach, max_ratio=ratio, threads=threads)
+        near = scan_near(corrected.model, pyramid, last, reach=prior.reach, max_ratio=ratio, threads=threads)
         windows = FiredWindows.concatenate([fired, near])
     if not len(windows):
         return None
@@ -99,84 +94,13 @@ def track(
 
 
 def scan_near(
-    cascade: Cascade,
-    pyramid: Pyramid,
-    box: Boxes,
-    *,
-    reach: float,
-    max_ratio: float,
-    threads: int | None = None,
+    model: Model, pyramid: Pyramid, box: Boxes, *, reach: float, max_ratio: float, threads: int | None = None
 ) -> FiredWindows:
-    """Windows around a box (4,), accepted or not, with their margins in the later half of the stages.
+    """Windows around a box (4,), accepted or not, with their scores.
 
-    Corrections are not applied here: they decide what is accepted.
-
-    Centres are at most `reach` sides of the box away from its own, in either direction, and sizes at most `max_ratio`
-    times larger or smaller. Windows without contrast are left out.
+    Corrections are not applied here: they decide what is accepted. Centres are at most `reach` sides of the box away
+    from its own, in either direction, and sizes at most `max_ratio` times larger or smaller. Windows without contrast
+    are left out.
     """
-    side = float(box[2] - box[0])
-    if cascade.uses_channels:
-        from whet.cascade.channel_scan import scan_channels, span_around
-
-        centre = float(box[1] + box[3]) / 2, float(box[0] + box[2]) / 2
-        spans = {
-            scale: span_around(pyramid, number, centre, reach * side)
-            for number, scale in enumerate(pyramid.scales)
-            if abs(log(scale * cascade.window[1] / side)) <= log(max_ratio) + 1e-9
-        }
-        return scan_channels(cascade, pyramid, reject=False, spans=spans, threads=threads).fired
-    cuts = [
-        _Cut.around(box, reach * side, level, scale, cascade.window)
-        for level, scale in zip(pyramid.levels, pyramid.scales, strict=True)
-        if abs(log(scale * cascade.window[1] / side)) <= log(max_ratio) + 1e-9
-    ]
-    cuts = [cut for cut in cuts if cut.holds(cascade.window)]
-    images = [cut.image(cascade.window) for cut in cuts]
-    scans = scan_images(cascade, images, reject=False, threads=threads)
-    return FiredWindows.concatenate([cut.windows(scan, cascade.window) for cut, scan in zip(cuts, scans, strict=True)])
-
-
-@dataclass(frozen=True, eq=False)
-class _Cut:
-    """The part of a level that windows near a box cover."""
-
-    level: Level
-    scale: float
-    left: int
-    right: int
-    top: int
-    bottom: int
-
-    @classmethod
-    def around(
-        cls, box: NDArray[np.float64], reach: float, level: Level, scale: float, window: tuple[int, int]
-    ) -> _Cut:
-        (height, width), (rows, columns) = window, level.image.shape
-        left, right = _span((box[0] + box[2]) / 2, reach, level.scale_x, width, columns)
-        top, bottom = _span((box[1] + box[3]) / 2, reach, level.scale_y, height, rows)
-        return cls(level, scale, left, right, top, bottom)
-
-    def holds(self, window: tuple[int, int]) -> bool:
-        return self.bottom - self.top >= window[0] and self.right - self.left >= window[1]
-
-    def image(self, window: tuple[int, int]) -> NDArray[np.uint8]:
-        """What to scan: made wider, to as many windows a row as are scanned at once.
-
-        That costs nothing, and cuts of few widths are few layouts to compile a cascade for.
-        """
-        places = -(-(self.right - self.left - window[1] + 1) // SIMD_WIDTH) * SIMD_WIDTH
-        wide = self.left + window[1] - 1 + places
-        return np.ascontiguousarray(self.level.image[self.top : self.bottom, self.left : wide])
-
-    def windows(self, scan: Scan, window: tuple[int, int]) -> FiredWindows:
-        """Those that were asked for, at their places in the level."""
-        asked = scan.x <= self.right - self.left - window[1]
-        y, x = scan.y[asked] + self.top, scan.x[asked] + self.left
-        index = WindowIndex(np.full(len(y), self.scale), y, x)
-        return FiredWindows(index, self.level.boxes(y, x, window), scan.scores[asked])
-
-
-def _span(centre: float, reach: float, scale: float, length: int, side: int) -> tuple[int, int]:
-    """First and last pixel of a level that windows with centres within reach cover."""
-    first = max(int((centre - reach) / scale - length / 2), 0)
-    return first, min(int(np.ceil((centre + reach) / scale + length / 2)), side)
+    spans = pyramid.spans_around(box, reach * float(box[2] - box[0]), max_ratio)
+    return model.scan(pyramid, model.votes.unlimited, spans=spans, threads=threads)

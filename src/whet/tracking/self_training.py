@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import exp, fsum, pi, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
-from whet._kernels.lda import project_binary
-from whet.cascade.stage import Stage, TrainedStage
-from whet.detector.base import DetectorBase
+from whet._kernels.lda_algebra import project_binary
+from whet.corrections.records import Record
 from whet.detector.detector import Detector
-from whet.detector.records import Record
 from whet.errors import CannotLearnError
-from whet.lda.statistics import BinaryStatistics
+from whet.models.contract import Model, family_of
 
 # Of the way from the scores of false positives to those of objects: the round share that brings the face detector
 # closest, with 39.6, to the 40 that was chosen for it on made-up footage.
@@ -48,13 +47,16 @@ class SelfTraining:
 
     def weight(self, detector: Detector) -> int:
         """How often an update counts: a whole number that depends on the base alone."""
-        counts = [stage.statistics[0].n for stage in detector.base.stages if stage.learns]
+        statistics = family_of(detector.model.family).statistics(detector.base.model)
+        counts = [pair[0].n for pair in statistics if pair is not None]
         return max(1, round(self.share * min(counts, default=0)))
 
     def learn_min_score_for(self, detector: Detector) -> float:
         """The score above which a tracked window is learned: that which is set, or one that the base decides."""
-        given = self.learn_min_score
-        return expected_scores(detector.base).between(MIN_SCORE_SHARE) if given is None else given
+        if self.learn_min_score is not None:
+            return self.learn_min_score
+        negative, positive = expected_scores(detector.base.model)
+        return negative + MIN_SCORE_SHARE * (positive - negative)
 
     def max_kept(self) -> int:
         """How many updates are kept."""
@@ -65,7 +67,7 @@ class SelfTraining:
         if not self.guarded:
             return None
         clean = detector.copy()
-        clean.replace_records(remove=tracked_records(detector.records))
+        clean.only.replace_records(remove=tracked_records(detector.records))
         start = health_of(clean)
         if start is None:
             raise CannotLearnError(
@@ -84,16 +86,15 @@ def tracked_records(records: Iterable[Record]) -> list[Record]:
 
 def weight_change(detector: Detector) -> float:
     """Distance of the weights of all stages from those of the base, relative to their length; 0 without learning."""
-    now, base = (np.concatenate([stage.coef for stage in c.stages]) for c in (detector.cascade, detector.base.cascade))
+    now, base = detector.model.votes.coef, detector.base.model.votes.coef
     return float(np.linalg.norm(now - base) / np.linalg.norm(base))
 
 
-@dataclass(frozen=True)
-class Health:
+class Health(NamedTuple):
     """What the reference set says of a detector.
 
-    `accepted` is the share of held-out objects that all stages accept, `recall` that which is found at the default
-    operating point, `false_positives` how many there are in an image at this point.
+    `accepted` is the share of held-out objects that all stages accept, `recall` the share that is found at the default
+    operating point, `false_positives` their number per image at this point.
     """
 
     accepted: float
@@ -112,7 +113,7 @@ def health_of(detector: Detector) -> Health | None:
     reference, estimate = detector.base.reference, detector.estimate
     if reference is None or estimate is None:
         return None
-    accepted = float((reference.judge(detector.cascade).positive > 0).mean())
+    accepted = float((reference.judge(detector.only.corrected).positive > 0).mean())
     return Health(accepted, estimate.recall, estimate.false_positives_per_image)
 
 
@@ -137,53 +138,41 @@ class Guard:
         return lost <= self.max_lost and now.false_positives <= self.max_false_positives * self.start.false_positives
 
 
-@dataclass(frozen=True)
-class ExpectedScores:
-    """The mean score of negatives that pass all stages, and that of positives.
-
-    >>> ExpectedScores(10.0, 60.0).between(0.5)
-    35.0
-    """
+class ExpectedScores(NamedTuple):
+    """The mean score of negatives that pass all stages, and that of positives."""
 
     negative: float
     positive: float
 
-    def between(self, share: float) -> float:
-        """The score that lies this share of the way from the negatives to the positives."""
-        return self.negative + share * (self.positive - self.negative)
 
-
-def expected_scores(base: DetectorBase) -> ExpectedScores:
-    """The scores of the samples that the base was trained on, by its own weights and thresholds.
+def expected_scores(model: Model) -> ExpectedScores:
+    """The scores of the samples that a model was trained on, by its own weights and thresholds.
 
     That of the positives is exact if all stages counted the same ones: the mean of a sum is the sum of the means.
     Negatives of a stage are taken for a Gaussian, of which those above the threshold pass.
 
     >>> import whet
-    >>> scores = expected_scores(whet.load("face").base)
+    >>> scores = expected_scores(whet.load("face").base.model)
     >>> round(scores.negative, 2), round(scores.positive, 2)
     (10.71, 82.83)
     """
-    scored = range(base.cascade.first_scoring, len(base.stages))
-    means = [_mean_margins(base.stages[i], base.cascade.stages[i]) for i in scored]
+    votes, statistics = model.votes, family_of(model.family).statistics(model)
+    means = []
+    for stage in range(votes.first_scoring, len(votes.ends)):
+        coef, threshold = votes.coef[votes.columns[stage]], float(votes.threshold[stage])
+        counted = statistics[stage] if statistics else None
+        if counted is None:
+            # If responses were tossed coins, this would be the deviation of their sum. In the later halves of five of
+            # OpenCV's cascades, the mean margin of faces is 0.8 to 1.5 times that (docs/decisions.md).
+            deviation = sqrt(fsum(coef**2)) / 2
+            means.append((_mean_above_zero(-deviation, deviation), deviation))
+        else:
+            (positive, _), (negative, variance) = (
+                project_binary(side.n, side.s, side.C, coef, np.zeros_like(coef)) for side in counted
+            )
+            passing = _mean_above_zero(float(negative - threshold), sqrt(max(variance, 0.0)))
+            means.append((passing, float(positive - threshold)))
     return ExpectedScores(*(fsum(of_class) for of_class in zip(*means, strict=True)))
-
-
-def _mean_margins(base: TrainedStage, stage: Stage) -> tuple[float, float]:
-    """Mean margins in one stage, of negatives that pass and of positives."""
-    if not base.learns:
-        # If responses were tossed coins, this would be the deviation of their sum. In the later halves of five of
-        # OpenCV's cascades, the mean margin of faces is 0.8 to 1.5 times that (docs/decisions.md).
-        deviation = sqrt(fsum(stage.coef**2)) / 2
-        return _mean_above_zero(-deviation, deviation), deviation
-    positive, negative = base.statistics
-    return _mean_above_zero(*_margins(negative, stage)), _margins(positive, stage)[0]
-
-
-def _margins(seen: BinaryStatistics, stage: Stage) -> tuple[float, float]:
-    """Mean and deviation of the margins of a class."""
-    mean, variance = project_binary(seen.n, seen.s, seen.C, stage.coef, np.zeros_like(stage.coef))
-    return float(mean - stage.threshold), sqrt(max(variance, 0.0))
 
 
 def _mean_above_zero(mean: float, deviation: float) -> float:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from whet.corrections.reference import Estimate
 from whet.detector.detector import Detector
-from whet.detector.reference import Estimate
 from whet.errors import ModelChangedError, ModelFileError, VideoError
 from whet.io.files import locked, write_locked
 from whet.io.video import VideoFrame
@@ -77,7 +77,9 @@ class SavedModel:
         saved, kept = self._saved or frozenset(), {record.id: record for record in tracker.kept}
         # What was saved and is gone, someone else has unlearned.
         new = [record for key, record in kept.items() if key in there or key not in saved]
-        detector.replace_records(new, [record for key, record in there.items() if key in saved and key not in kept])
+        detector.only.replace_records(
+            new, [record for key, record in there.items() if key in saved and key not in kept]
+        )
         return detector
 
 
@@ -246,7 +248,7 @@ class Session:
 
 
 def frame_row(frame: VideoFrame, tracked: TrackedFrame) -> dict[str, Any]:
-    """One frame for `whet.io.detections.FrameLines`: all boxes, and the tracked box with its score."""
+    """One frame for `whet.io.detection_files.FrameLines`: all boxes, and the tracked box with its score."""
     return {
         "frame": frame.number,
         "seconds": round(frame.seconds, 4),

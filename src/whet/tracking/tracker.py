@@ -10,26 +10,25 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whet.cascade.boxes import box_iou
-from whet.cascade.detect import report
-from whet.cascade.detections import Detections, FiredWindows
-from whet.cascade.pyramid import SCALE_FACTOR, Pyramid, WindowIndex
+from whet.arrays import Floats, Pixels
+from whet.corrections.records import LONGEST_NAME, Record, image_hash
 from whet.detector.detector import Detector
-from whet.detector.records import LONGEST_NAME, Record, image_hash
+from whet.images.boxes import box_iou
+from whet.images.detections import Detections, FiredWindows
+from whet.images.grouping import report
+from whet.images.pyramid import SCALE_FACTOR, Pyramid
 from whet.tracking.next_frame import MotionPrior, Track, track
 from whet.tracking.self_training import TRACKED, SelfTraining, health_of, tracked_records, weight_change
 
 if TYPE_CHECKING:
-    from whet.io.images import ColorOrder, ImageLike
+    from whet.io.image_files import ColorOrder, ImageLike
 
-Grey = NDArray[np.uint8]
-Floats = NDArray[np.float64]
 
 # A window with a lower IoU with the tracked box is not the tracked object.
 ELSEWHERE = 0.3
@@ -61,17 +60,6 @@ class TrackedFrame:
         return np.asarray(boxes[box_iou(self.box[None], boxes)[0] < ELSEWHERE])
 
 
-@dataclass(frozen=True, eq=False)
-class _Update:
-    """The tracked window of one image: the hash and name of the image, index and box (4,), and its patch."""
-
-    image: str
-    name: str
-    index: WindowIndex
-    box: Floats
-    patch: Grey  # (1, height, width)
-
-
 @dataclass(eq=False)
 class Tracker:
     """Tracks one object from frame to frame. With `learn`, tracked windows train a copy of the detector.
@@ -100,12 +88,12 @@ class Tracker:
     last: Floats | None = None
     learn_min_score: float = field(init=False)
     _learned: deque[Record] = field(init=False, repr=False, default_factory=deque)
-    _pending: list[_Update] = field(init=False, repr=False, default_factory=list)
+    _pending: list[tuple[Record, Pixels]] = field(init=False, repr=False, default_factory=list)
     _due: int = field(init=False, repr=False, default=1)
     _weight_change: float = field(init=False, repr=False, default=0.0)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.detector, Detector):
+        if isinstance(self.detector, str | PathLike):
             raise TypeError(f"got {self.detector!r}; expected a detector, such as whet.load('face')")
         self.detector.reporting.min_score(self.min_score)  # an unknown name is an error now
         self.learn_min_score = self.self_training.learn_min_score_for(self.detector)
@@ -127,23 +115,23 @@ class Tracker:
     def update(self, image: ImageLike, color: ColorOrder = "rgb") -> TrackedFrame:
         """Detect, track and, if the tracker learns, learn before the next frame."""
         detector = self.detector
-        pixels, grid = detector.pixels(image, color), detector.cascade.grid
+        pixels, grid = detector.only.pixels(image, color), detector.model.grid
         pyramid = Pyramid.from_image(
             pixels, detector.window, scale_factor=self.scale_factor, grid=grid, threads=self.threads
         )
-        found = track(detector.cascade.full, pyramid, self.last, self.prior, self.scale_factor, self.threads)
-        self.last = self.last if found is None else found.box
-        fired = FiredWindows() if found is None else found.fired
+        tracked = track(detector.only.corrected, pyramid, self.last, self.prior, self.scale_factor, self.threads)
+        self.last = self.last if tracked is None else tracked.box
+        fired = FiredWindows() if tracked is None else tracked.fired
         offset, min_score = detector.box_offset, detector.reporting.min_score(self.min_score)
-        detections = report(fired, offset=offset, min_score=min_score, by_object=detector.cascade.uses_channels)
-        is_learned = self.learn and found is not None and found.score > self.learn_min_score
-        if is_learned and found is not None:
-            self._pending.append(self._new_update(pixels, found))
+        detections = report(fired, offset=offset, min_score=min_score, by_object=grid.by_object)
+        is_learned = self.learn and tracked is not None and tracked.score > self.learn_min_score
+        if is_learned and tracked is not None:
+            self._pending.append(self._new_update(pixels, tracked))
         learned, rolled_back = self._learn_pending() if len(self._pending) >= self._due else (0, 0)
         self.number += 1
-        box = None if found is None else offset.boxes(found.box[None])[0]
+        box = None if tracked is None else offset.boxes(tracked.box[None])[0]
         return TrackedFrame(
-            self.number - 1, detections, found, box, is_learned, learned, rolled_back, self._weight_change
+            self.number - 1, detections, tracked, box, is_learned, learned, rolled_back, self._weight_change
         )
 
     def finish(self) -> tuple[int, int]:
@@ -171,38 +159,25 @@ class Tracker:
         self._set(self._changed([], newest))
         return n
 
-    def _new_update(self, grey: Grey, found: Track) -> _Update:
-        """The tracked window, to be learned as the object."""
-        box = self.detector.box_offset.boxes(found.window[None])[0]
+    def _new_update(self, pixels: Pixels, tracked: Track) -> tuple[Record, Pixels]:
+        """The tracked window, to be learned as the object: a record without responses, and the patch (1, ...)."""
+        box = tuple(self.detector.box_offset.boxes(tracked.window[None])[0].tolist())
         name = f"{self.source} frame {self.number}".strip()[:LONGEST_NAME]
-        return _Update(image_hash(grey), name, found.index, box, found.pyramid.patches(found.index))
+        index, base_id = tracked.index, self.detector.base_id
+        record = Record("example", image_hash(pixels), box, True, index=index, base_id=base_id, name=name, note=TRACKED)
+        return record, tracked.pyramid.patches(index)
 
-    def _records(self, updates: Sequence[_Update]) -> list[Record]:
+    def _records(self, updates: Sequence[tuple[Record, Pixels]]) -> list[Record]:
         """The new records of updates; a frame that is shown twice is learned once.
 
         All patches are evaluated together: weak learners answer to 32 of them in less than twice the time of one.
         """
-        responses, _ = self.detector.base.cascade.respond(np.concatenate([update.patch for update in updates]))
-        packed, weight, now = np.packbits(responses, axis=1), self.self_training.weight(self.detector), int(time.time())
-        made = [
-            Record(
-                "example",
-                update.image,
-                tuple(update.box.tolist()),
-                is_object=True,
-                weight=weight,
-                index=update.index,
-                responses=packed[row : row + 1],
-                base_id=self.detector.base_id,
-                name=update.name,
-                time=now,
-                note=TRACKED,
-            )
-            for row, update in enumerate(updates)
-        ]
-        known = {record.id for record in self.detector.records}
-        new: dict[str, Record] = {}
-        for record in made:
+        patches, model = np.concatenate([patch for _, patch in updates]), self.detector.base.model
+        responses, _ = model.responses(*Pyramid.from_patches(patches, model.window))
+        weight, now = self.self_training.weight(self.detector), int(time.time())
+        known, new = {record.id for record in self.detector.records}, dict[str, Record]()
+        for row, (update, _) in enumerate(updates):
+            record = replace(update, weight=weight, time=now, responses=responses.take(slice(row, row + 1)))
             if record.id not in known:
                 new.setdefault(record.id, record)
         return list(new.values())
@@ -224,7 +199,7 @@ class Tracker:
     def _changed(self, new: Iterable[Record], old: Iterable[Record]) -> Detector:
         """The detector with some updates learned and others unlearned, in one step."""
         changed = self.detector.copy()
-        changed.replace_records(new, old)
+        changed.only.replace_records(new, old)
         return changed
 
     def _set(self, detector: Detector) -> None:

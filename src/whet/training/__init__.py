@@ -11,11 +11,10 @@ if TYPE_CHECKING:
     from whet.training.config import TrainingConfig as TrainingConfig
     from whet.training.progress import Event as Event
 
-_HOME = {
-    "Event": "whet.training.progress",
-    "TrainingConfig": "whet.training.config",
-}
-
-__all__ = ["Event", "TrainingConfig"]
-
-__getattr__, __dir__ = lazy_names(__name__, _HOME)
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "whet.training.config": "TrainingConfig",
+        "whet.training.progress": "Event",
+    },
+)

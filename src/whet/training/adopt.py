@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.workers import Threads
-from whet.cascade.boxes import BoxOffset
-from whet.cascade.pyramid import SCALE_FACTOR
 from whet.detector.base import DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.errors import TrainingDataError
+from whet.images.boxes import BoxOffset
+from whet.images.pyramid import SCALE_FACTOR
 from whet.io.annotations.annotation import (
     ONLY_CLASS,
     AnnotatedImage,
@@ -29,14 +28,22 @@ from whet.io.annotations.annotation import (
 )
 from whet.io.annotations.formats import read_annotations
 from whet.io.files import short_hashes
-from whet.io.images import find_images
-from whet.opencv.cascade import OpenCVCascade, stages_of
-from whet.opencv.xml import read_opencv
-from whet.training.data import FewPositivesWarning, split_images, split_objects
-from whet.training.mining import FEWEST_NEGATIVES, NEGATIVES, count_stages
-from whet.training.negatives import ExcludedBoxes, backgrounds_of, image_faults
-from whet.training.positives import Jitter, Positives, Variations, cut_positives, window_of
-from whet.training.reference import make_reference
+from whet.io.image_files import find_images
+from whet.lda.statistics import BinaryStatistics
+from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.integral import IntegralStack
+from whet.models.gslda.rejection import Variations
+from whet.models.gslda.stage import Stage
+from whet.opencv.tree_cascade import OpenCVCascade, stages_of
+from whet.opencv.xml_reader import read_opencv
+from whet.parallel.workers import Threads
+from whet.training.backgrounds import Backgrounds, BoxesByImage, backgrounds_of, image_faults
+from whet.training.families import FewPositivesWarning
+from whet.training.gslda import CascadeTraining, grey_backgrounds
+from whet.training.preparation import split_images, split_objects
+from whet.training.samples import NO_PLACES, Jitter, Positives, cut_positives
+from whet.training.validation import ScannedImages, held_out_reference
+from whet.training.windows import grey_window
 
 Patches = NDArray[np.uint8]
 
@@ -48,6 +55,12 @@ FEWEST_OBJECTS = 10
 FEW_OBJECTS = 50
 # Windows per object, and their random changes.
 COPIES = 10
+# Negative windows to count in each stage, and how many are too few: those of the stages before are then counted too.
+NEGATIVES = 2000
+FEWEST_NEGATIVES = 500
+# Prevents a few images from giving all negatives of a stage.
+MOST_PER_IMAGE = 50
+AT_ONCE = 2000
 JITTER = Jitter(shift=0.035, scale=0.09, rotation=12.0)
 # If the aspect ratios of boxes and window differ by more than this, windows have another size than in a scan, which
 # uses sizes this far apart.
@@ -60,23 +73,18 @@ class FewNegativesWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Adoption:
-    """The detector, and the numbers of the stages in which negatives of earlier stages are counted too."""
+    """The detector, the numbers of stages in which negatives of earlier stages are counted too, and those counted."""
 
     detector: Detector
     short_stages: tuple[int, ...]
-
-    @property
-    def n_negatives(self) -> list[int]:
-        """Negative windows that each stage has counted."""
-        return [stage.statistics[1].n for stage in self.detector.base.stages]
+    n_negatives: list[int]
 
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """Positives (n, height, width), the photograph of each (n,), and images: to be counted, or as reference set."""
+    """Positives, each with the number of its photograph, and images: to be counted, or as reference set."""
 
-    positives: Patches
-    groups: NDArray[np.intp]
+    positives: Positives
     images: Sequence[Path]
 
 
@@ -86,7 +94,7 @@ def adopt_patches(
     images: Sequence[Path],
     *,
     groups: NDArray[np.intp] | None = None,
-    excluded_boxes: ExcludedBoxes | None = None,
+    excluded_boxes: BoxesByImage | None = None,
     held_out: float = HELD_OUT,
     n_negatives: int = NEGATIVES,
     box_offset: BoxOffset | None = None,
@@ -96,9 +104,9 @@ def adopt_patches(
 ) -> Detector:
     """Make an OpenCV cascade correctable: count the responses of its stages to patches of the object and to images.
 
-    `positives` are (samples, height, width) of the cascade's window; `whet.training.positives.Variations` makes many of
-    one photograph. Positives with the same number in `groups` (samples,) come from one photograph, and are either all
-    held out or all counted. `images` contain no object, except in the `excluded_boxes` (n, 4) of an image.
+    `positives` are (samples, height, width) of the cascade's window; `Variations` of `whet.models.gslda.rejection` make
+    many of one photograph. Positives with the same number in `groups` (samples,) come from one photograph, and are
+    either all held out or all counted. `images` contain no object, except in the `excluded_boxes` (n, 4) of an image.
 
     Stages, weights and thresholds stay as they are, so the detector finds what the cascade finds, until it is
     corrected. About `n_negatives` windows or more are counted in each stage. The photographs and images that are
@@ -108,10 +116,10 @@ def adopt_patches(
 
     >>> from tempfile import TemporaryDirectory
     >>> from PIL import Image
-    >>> from whet.cascade.cascade import Cascade
-    >>> from whet.features.haar import HaarPool
-    >>> from whet.opencv.export import write_opencv
-    >>> from whet.training.stage import train_stage
+    >>> from whet.models.gslda.cascade import Cascade
+    >>> from whet.models.gslda.haar import HaarPool
+    >>> from whet.opencv.xml_writer import write_opencv
+    >>> from whet.models.gslda.fitting import train_stage
     >>> rng = np.random.default_rng(0)
     >>> patches = rng.integers(0, 170, (400, 8, 8), dtype=np.uint8)
     >>> patches[:200, :, 4:] += 60  # the object is brighter on the right
@@ -122,9 +130,9 @@ def adopt_patches(
     ...     for path in images:
     ...         Image.fromarray(rng.integers(0, 230, (50, 50), dtype=np.uint8)).save(path)
     ...     detector = adopt_patches(f"{folder}/object.xml", patches[:200], images, n_negatives=100)
-    >>> positive, negative = detector.base.stages[0].statistics
+    >>> positive, negative = detector.only.base.model.stages[0].statistics
     >>> positive.n, negative.n
-    (160, 139)
+    (160, 156)
     """
     source = cascade if isinstance(cascade, OpenCVCascade) else read_opencv(Path(cascade))
     _check(positives, source.window, groups)
@@ -134,7 +142,7 @@ def adopt_patches(
     _check_number(len(np.unique(numbers)))
     rows = split_objects(numbers, held_out, seed)
     sides = (
-        _Side(positives[part], numbers[part], paths)
+        _Side(Positives(positives[part], numbers[part]), paths)
         for part, paths in zip(rows, split_images(images, held_out, seed), strict=True)
     )
     return _adopted(
@@ -154,7 +162,7 @@ def _adopted(
     counted: _Side,
     reference: _Side,
     *,
-    excluded_boxes: ExcludedBoxes,
+    excluded_boxes: BoxesByImage,
     n_negatives: int = NEGATIVES,
     box_offset: BoxOffset,
     provenance: Provenance,
@@ -163,34 +171,31 @@ def _adopted(
     progress: Callable[[float], None] = lambda _: None,
     photographs: Sequence[Path] = (),
 ) -> Adoption:
+    sides = [
+        grey_backgrounds(
+            side.images, source.window, excluded_boxes, seed=seed, workers=Threads(threads), box_offset=box_offset
+        )
+        for side in (counted, reference)
+    ]
     stages, short = count_stages(
-        stages_of(source),
-        source.window,
-        counted.positives,
-        counted.images,
-        excluded_boxes=excluded_boxes,
-        n_negatives=n_negatives,
-        seed=seed,
-        workers=Threads(threads),
-        progress=lambda done: progress(0.7 * done),
+        stages_of(source), counted.positives.windows, sides[0], n_negatives, lambda done: progress(0.7 * done)
     )
     if short:
         warnings.warn(_few_negatives(short, len(stages)), FewNegativesWarning, stacklevel=4)
-    base = DetectorBase(source.window, stages, provenance=provenance)
-    held_out = make_reference(
-        base,
+    n_counted = [stage.statistics[1].n for stage in stages]
+    model = CascadeModel(source.window, stages)
+    base = DetectorBase(model, provenance)
+    held_out = held_out_reference(
+        model,
         reference.positives,
-        reference.images,
-        groups=reference.groups,
-        excluded_boxes=excluded_boxes,
-        offset=box_offset,
+        sides[1],
+        ScannedImages.from_backgrounds(sides[1], model),
         seed=seed,
-        workers=Threads(threads),
         progress=lambda done: progress(0.7 + 0.3 * done),
     )
     images = short_hashes(dict.fromkeys([*counted.images, *reference.images, *photographs]))
     base = replace(base, reference=held_out, training_images=images)
-    return Adoption(Detector(base, reporting=Reporting(box_offset)), tuple(short))
+    return Adoption(Detector.from_base(base, reporting=Reporting(box_offset)), tuple(short), n_counted)
 
 
 def _few_negatives(short: Sequence[int], n_stages: int) -> str:
@@ -242,7 +247,7 @@ def shape_warning(boxes: Boxes, window: tuple[int, int]) -> str | None:
     the boxes have a width/height of 0.75 (median of 50; 80 % from 0.75 to 0.75), the cascade's windows of 1 (20 x ...
     >>> shape_warning(np.array([[10.0, 20.0, 40.0, 55.0]]), (20, 20))
     """
-    choice, (height, width) = window_of(boxes), window
+    choice, (height, width) = grey_window(boxes), window
     if abs(log(choice.aspect * height / width)) <= log(MAX_ASPECT_RATIO):
         return None
     return (
@@ -302,8 +307,9 @@ def adopt_from(
             "without the object"
         )
     source = read_opencv(cascade)
-    choice = replace(window_of(annotations.boxes), height=source.window[0], width=source.window[1])
+    choice = grey_window(annotations.boxes, margin=0.0, window=source.window)
     positives = cut_positives(
+        CascadeTraining(),
         annotations,
         choice,
         copies=COPIES,
@@ -328,7 +334,8 @@ def adopt_from(
         photographs=[image.path for image in annotations.images if len(image.objects)],
     )
     unreadable = (Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
-    return AdoptionRun(run.detector, run.short_stages, positives, backgrounds, (*positives.problems, *unreadable))
+    problems = *positives.problems, *unreadable
+    return AdoptionRun(run.detector, run.short_stages, run.n_negatives, positives, backgrounds, problems)
 
 
 def _class_of(annotations: Annotations) -> str:
@@ -343,7 +350,7 @@ def _split_by_photograph(
     """What is counted, with noise, and what makes the reference set, without."""
     with_object = [image for image in annotations.images if len(image.objects)]
     ends = np.cumsum([len(image.objects) for image in with_object])
-    photograph = np.searchsorted(ends, positives.groups, side="right")
+    photograph = np.searchsorted(ends, positives.objects, side="right")
     _check_number(len(np.unique(photograph)))
     counted, held_out = split_objects(photograph, HELD_OUT, seed)
     held_out_paths = {with_object[i].path for i in np.unique(photograph[held_out]).tolist()}
@@ -357,11 +364,67 @@ def _split_by_photograph(
         )
     more = split_images(others, HELD_OUT, seed) if len(others) > 1 else (others, [])
     return (
-        _Side(_with_noise(positives.patches[counted], seed), photograph[counted], [*own, *more[0]]),
-        _Side(positives.patches[held_out], photograph[held_out], [*theirs, *more[1]]),
+        _Side(Positives(_with_noise(positives.windows[counted], seed), photograph[counted]), [*own, *more[0]]),
+        _Side(Positives(positives.windows[held_out], photograph[held_out]), [*theirs, *more[1]]),
     )
 
 
 def _with_noise(patches: Patches, seed: int) -> Patches:
     rng, variations = np.random.default_rng([seed, 2]), Variations()
     return np.array([variations.grained(patch, rng) for patch in patches])
+
+
+# --- Counting ---------------------------------------------------------------------------------------------------------
+
+
+def count_stages(
+    stages: Sequence[Stage],
+    positives: Patches,
+    images: Backgrounds,
+    n_negatives: int = NEGATIVES,
+    progress: Callable[[float], None] = lambda _: None,
+) -> tuple[tuple[Stage, ...], list[int]]:
+    """The stages with the counts of their responses to all positives, and to the negative windows that reach them.
+
+    Negatives are random windows of the images in the first stage, and windows that pass the stages before in the
+    others. The second result numbers the stages that too few windows reach: windows of earlier stages are counted there
+    too.
+    """
+    window, fewest = images.choice.window, min(FEWEST_NEGATIVES, n_negatives)
+    reaching = images.windows(images.random(2 * n_negatives, [images.seed, 3]))
+    reaching = _kept(reaching, lambda block: IntegralStack.from_patches(block).has_contrast)
+    before = reaching[:0]  # windows of earlier stages, the hardest first
+    counted: list[Stage] = []
+    short: list[int] = []
+    used, has_all = NO_PLACES, False
+    for number, stage in enumerate(stages):
+        if number:
+            passed = np.concatenate([np.empty(0, np.bool_), *map(stages[number - 1].accepts, _blocks(reaching))])
+            before = np.concatenate([reaching[~passed], before])[:n_negatives]
+            reaching = reaching[passed]
+            if len(reaching) < n_negatives and not has_all:
+                # Twice as many as needed: half of them pass the next stage.
+                missing, cascade = 2 * n_negatives - len(reaching), CascadeModel(window, tuple(stages[:number]))
+                mined = images.mine(cascade, missing, turn=number, used=used, most=MOST_PER_IMAGE)
+                reaching = np.concatenate([reaching, images.windows(mined.places)])
+                used = np.concatenate([used, mined.places])
+                has_all = mined.is_exhausted and bool((mined.accepted <= MOST_PER_IMAGE).all())
+        if len(reaching) < fewest:
+            short.append(number)
+        negatives = np.concatenate([reaching, before[: max(fewest - len(reaching), 0)]])
+        counted.append(replace(stage, counts=(_count(stage, positives), _count(stage, negatives))))
+        progress((number + 1) / len(stages))
+    return tuple(counted), short
+
+
+def _count(stage: Stage, patches: Patches) -> BinaryStatistics:
+    parts = (stage.respond(IntegralStack.from_patches(block)).T.view(np.uint8) for block in _blocks(patches))
+    return sum((BinaryStatistics.from_samples(part) for part in parts), BinaryStatistics.empty(len(stage)))
+
+
+def _blocks(patches: Patches) -> list[Patches]:
+    return [patches[start : start + AT_ONCE] for start in range(0, len(patches), AT_ONCE)]
+
+
+def _kept(patches: Patches, test: Callable[[Patches], NDArray[np.bool_]]) -> Patches:
+    return np.concatenate([patches[:0], *(block[test(block)] for block in _blocks(patches))])

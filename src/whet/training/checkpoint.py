@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.stage import TrainedStage
 from whet.detector.base import DetectorBase
-from whet.detector.detector import Detector
+from whet.detector.shape import ShapeDetector
 from whet.errors import CheckpointError, ModelFileError
 from whet.io.files import write_locked
-from whet.training.data import differences
-from whet.training.mining import Mined
-from whet.training.progress import Pace
+from whet.models.contract import Model
+from whet.training.backgrounds import Mined
+from whet.training.samples import NO_PLACES, Places
 
 Tensors = dict[str, NDArray[Any]]
 
-FORMAT = "whet checkpoint 1"
+FORMAT = "whet checkpoint 2"
 SIDES = ("training", "held_out")
 
 
@@ -33,34 +32,36 @@ class CheckpointWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class StageRecord:
-    """Rates of a stage on validation samples; seconds of its training, and from the start of all runs to its end."""
+class StepRecord:
+    """A finished step: its negatives, the seconds that it took, and those from the start of all runs to its end."""
 
     n_negatives: int
-    detection_rate: float
-    false_positive_rate: float
-    meets_goal: bool
     seconds: float
     ended: float
 
 
 @dataclass(eq=False)
 class State:
-    """State of a training between two steps.
+    """State of a training between two steps; lists have the training images first, then the held-out images.
 
-    `mined` are the negatives of the next stage, `held_out` those that validate it; None before they are searched.
-    `miners` are the windows that each miner supplied so far. `stalled` is the false-positive rate of a stage that was
-    dropped because it rejects almost nothing.
+    `model` is that of the last step. `places` (n, 4) are all negatives so far, each of a step. `mined` are those of
+    the next step, with counts; None before they are searched. `notes` are those of the family.
     """
 
-    stages: list[TrainedStage] = field(default_factory=list)
-    records: list[StageRecord] = field(default_factory=list)
-    paces: list[Pace] = field(default_factory=list)
-    mined: Mined | None = None
-    held_out: Mined | None = None
-    miners: tuple[Mapping[str, NDArray[np.int32]], ...] = ()
-    stalled: float | None = None
+    model: Model | None = None
+    steps: list[StepRecord] = field(default_factory=list)
+    places: list[Places] = field(default_factory=lambda: [NO_PLACES, NO_PLACES])
+    step_of_places: list[NDArray[np.int32]] = field(default_factory=lambda: [np.empty(0, np.int32) for _ in SIDES])
+    mined: list[Mined | None] = field(default_factory=lambda: [None, None])
+    notes: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+
+    def add(self, mined: Mined, held_out: bool) -> None:
+        """Add the negatives of the next step."""
+        self.mined[held_out] = mined
+        self.places[held_out] = np.concatenate([self.places[held_out], mined.places])
+        steps = np.full(len(mined.places), len(self.steps), np.int32)
+        self.step_of_places[held_out] = np.concatenate([self.step_of_places[held_out], steps])
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +72,9 @@ class Checkpoint:
     fingerprint: Mapping[str, str]
 
     def save(self, state: State) -> None:
-        """Write the state. A write error before the first stage is an error, later a `CheckpointWarning`.
+        """Write the state. A write error before the first step is an error, later a `CheckpointWarning`.
 
-        Before the first stage, stopping loses nothing. Later the training is worth more than its checkpoint.
+        Before the first step, stopping loses nothing. Later the training is worth more than its checkpoint.
         """
         if self.path is None:
             return
@@ -81,20 +82,21 @@ class Checkpoint:
             write_locked(self.path, _to_bytes(state, self.fingerprint))
         except OSError as error:
             message = f"cannot write the checkpoint {self.path}: {getattr(error.__cause__, 'strerror', None) or error}"
-            if not state.stages:
+            if state.model is None:
                 raise CheckpointError(f"{message}; free disk space or choose another file") from error
             warnings.warn(f"{message}; training continues, free disk space now", CheckpointWarning, stacklevel=3)
 
-    def load(self) -> State | None:
-        """The saved state, or None if there is no file. Raises `CheckpointError` for the file of another training."""
-        if self.path is None:
+    def load(self, notes: Collection[str] = ()) -> State | None:
+        """The saved state, or None if there is no file. Raises `CheckpointError` for the file of another training.
+
+        `notes` are the names of what the family has noted in it.
+        """
+        if self.path is None or not self.path.exists():
             return None
-        if not self.path.exists():
-            return None
-        header, tensors = _read(self.path)
         try:
+            header, tensors = _read(self.path)
             state, fingerprint = _state(header, tensors), dict(header["fingerprint"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
             if isinstance(error, CheckpointError):
                 raise
             raise _damaged(self.path, f"its header lacks or contradicts {error}") from error
@@ -104,27 +106,40 @@ class Checkpoint:
                 f"the checkpoint {self.path} belongs to another training: {'; '.join(different)}. Use the same "
                 "settings and data, or another checkpoint file (whet train --fresh)"
             )
+        if state.notes.keys() != set(notes):
+            raise _damaged(self.path, f"it has the notes {sorted(state.notes)}, expected {sorted(notes)}")
         return state
+
+
+def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+    """Each part in which two fingerprints differ, with both values.
+
+    >>> differences({"seed": "1"}, {"seed": "0"})
+    ['seed is 1, the checkpoint has 0']
+    """
+    names = [*ours, *(name for name in theirs if name not in ours)]
+    return [
+        f"{name} is {ours.get(name, 'not set')}, the checkpoint has {theirs.get(name, 'none')}"
+        for name in names
+        if ours.get(name) != theirs.get(name)
+    ]
 
 
 def _to_bytes(state: State, fingerprint: Mapping[str, str]) -> bytes:
     from safetensors.numpy import save
 
     tensors: Tensors = {}
-    if state.stages:
-        base = DetectorBase(state.stages[0].features.window, tuple(state.stages))
-        tensors["detector"] = np.frombuffer(Detector(base).to_bytes(), dtype=np.uint8)
-    for side, mined in zip(SIDES, (state.mined, state.held_out), strict=True):
+    if state.model is not None:
+        tensors["detector"] = np.frombuffer(ShapeDetector(DetectorBase(state.model)).to_bytes(), dtype=np.uint8)
+    for side, places, steps, mined in zip(SIDES, state.places, state.step_of_places, state.mined, strict=True):
+        tensors |= {f"{side}.places": places, f"{side}.steps": steps}
         if mined is not None:
-            tensors |= {f"{side}.{name}": getattr(mined, name) for name in ("patches", "accepted", "has_contrast")}
-    for side, miner in zip(SIDES, state.miners, strict=True):
-        tensors |= {f"{side}.{name}": array for name, array in miner.items()}
+            tensors |= {f"{side}.accepted": mined.accepted, f"{side}.tested": mined.tested}
     header = {
         "fingerprint": dict(fingerprint),
-        "records": [asdict(record) for record in state.records],
-        "paces": [asdict(pace) for pace in state.paces],
-        "exhausted": [mined is not None and mined.is_exhausted for mined in (state.mined, state.held_out)],
-        "stalled": state.stalled,
+        "steps": [asdict(step) for step in state.steps],
+        "exhausted": [mined is not None and mined.is_exhausted for mined in state.mined],
+        "notes": state.notes,
         "seconds": state.seconds,
     }
     text = json.dumps(header)
@@ -161,32 +176,26 @@ def _digest(text: str, tensors: Tensors) -> str:
 
 
 def _state(header: dict[str, Any], tensors: Tensors) -> State:
-    mined, held_out = (
-        _mined(side, is_exhausted, tensors) for side, is_exhausted in zip(SIDES, header["exhausted"], strict=True)
-    )
-    return State(
-        _stages(tensors),
-        [StageRecord(**record) for record in header["records"]],
-        [Pace(**pace) for pace in header["paces"]],
-        mined,
-        held_out,
-        tuple({name: tensors[f"{side}.{name}"] for name in ("used", "unreadable")} for side in SIDES),
-        header["stalled"],
-        header["seconds"],
-    )
+    steps = [StepRecord(**record) for record in header["steps"]]
+    places, of_step, mined = [], [], []
+    for side, is_exhausted in zip(SIDES, header["exhausted"], strict=True):
+        own, numbers = tensors[f"{side}.places"].reshape(-1, 4), tensors[f"{side}.steps"]
+        if own.dtype.kind not in "iu" or (own < 0).any() or numbers.shape != own.shape[:1]:
+            raise ValueError(f"the places of {side}")
+        places.append(own)
+        of_step.append(numbers)
+        accepted, tested = (tensors.get(f"{side}.{name}") for name in ("accepted", "tested"))
+        new = None
+        if accepted is not None and tested is not None:
+            new = Mined(own[numbers == len(steps)], accepted, tested, is_exhausted)
+        mined.append(new)
+    return State(_model(tensors), steps, places, of_step, mined, dict(header["notes"]), float(header["seconds"]))
 
 
-def _mined(side: str, is_exhausted: bool, tensors: Tensors) -> Mined | None:
-    if f"{side}.patches" not in tensors:
-        return None
-    patches, accepted, has_contrast = (tensors[f"{side}.{name}"] for name in ("patches", "accepted", "has_contrast"))
-    return Mined(patches, accepted, has_contrast, is_exhausted)
-
-
-def _stages(tensors: Tensors) -> list[TrainedStage]:
+def _model(tensors: Tensors) -> Model | None:
     if "detector" not in tensors:
-        return []
+        return None
     try:
-        return list(Detector.from_bytes(tensors["detector"].tobytes()).base.stages)
+        return ShapeDetector.from_bytes(tensors["detector"].tobytes()).base.model
     except ModelFileError as error:
-        raise CheckpointError(f"the stages of the checkpoint cannot be read by this version: {error}") from error
+        raise CheckpointError(f"the model of the checkpoint cannot be read by this version: {error}") from error

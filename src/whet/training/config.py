@@ -1,153 +1,202 @@
-"""Training settings: one typed object for Python, the command line, TOML files and checkpoints."""
+"""Training settings, each defined once: name, type, bounds, default and help.
+
+The keywords of `whet.train`, the TOML file, the options of `whet train`, the fingerprint of a checkpoint and the tables
+of docs/guides/train.md (`python -m scripts.settings_tables`) follow from the fields of `TrainingConfig`. Importing this
+module is fast, so that `whet train --help` is.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, ParamSpec, TypedDict, TypeVar, get_args, get_type_hints
 
 import msgspec
-import numpy as np
 import tomli_w
 from msgspec import Meta
 
-from whet._kernels.threads import DEFAULT_MAX_MEMORY
-from whet._kernels.windows import OPENCV_MIN_SIGMA
-from whet.detector.model_header import MOST_WEAK
 from whet.errors import ConfigError
-from whet.features.families import MOST_CONDITIONS, TRAINABLE
-from whet.features.weak_learners import LEAVES
-from whet.io.files import is_url, write_atomically
-from whet.training.positives import Jitter
+from whet.io.annotations import FORMAT_NAMES
 
-MOST_TREES = MOST_CONDITIONS // LEAVES
-Mirror = bool | Literal["safe"]
+T = TypeVar("T")
+P = ParamSpec("P")
+PathOrText = str | os.PathLike[str]
 
-# Trees on channels, instead of a cascade.
-CHANNELS = "channels"
-# As many views of a class as the shapes of its boxes need.
+# What a setting belongs to. The last two are model families, and tables of the TOML file.
+DATA, TRAINING, CHANNELS, GSLDA = "data", "training", "channels", "gslda"
+TABLES = (CHANNELS, GSLDA)
+# The grey features of the family `gslda`.
+GREY_FEATURES = ("haar", "lbp")
+# What a model file can hold: trees, and weak learners of a stage.
+MOST_TREES = 25_000
+MOST_WEAK = 2000
+# As many shapes of a class as its boxes need.
 AUTO: Literal["auto"] = "auto"
-MOST_VIEWS = 3
-Views = Literal["auto"] | Annotated[int, Meta(ge=1, le=MOST_VIEWS)]
-_NAME = f"({'|'.join(TRAINABLE)})"
-FamilyNames = Annotated[
-    str,
-    Meta(
-        pattern=f"^({CHANNELS}|{_NAME}(,{_NAME})*)$",
-        description=f"{CHANNELS}, or feature families, one or more of {', '.join(TRAINABLE)}",
-    ),
-]
-Count = Annotated[int, Meta(ge=1, description="a whole number of at least 1")]
-Share = Annotated[float, Meta(gt=0, lt=1, description="a number between 0 and 1")]
+MOST_SHAPES = 3
+
+PATH = Meta(description="a path or URL")
+FORMAT = Meta(description=f"{', '.join(FORMAT_NAMES[:-1])} or {FORMAT_NAMES[-1]}")
+COUNT = Meta(ge=1, description="a whole number of at least 1")
+SHARE = Meta(gt=0, lt=1, description="a number between 0 and 1")
+RATE = Meta(ge=0, lt=1, description="a number from 0, below 1")
+TREES = Meta(ge=1, le=MOST_TREES, description=f"a whole number from 1 to {MOST_TREES}")
 Side = Annotated[int, Meta(ge=4)]
 StageSize = Annotated[int, Meta(ge=1, le=MOST_WEAK)]
-Window = Annotated[tuple[Side, Side], Meta(description="width and height, two whole numbers of at least 4 pixels")]
-StageSizes = Annotated[
-    StageSize | Annotated[tuple[StageSize, ...], Meta(min_length=1)],
-    Meta(description=f"a whole number from 1 to {MOST_WEAK}, or one for each stage"),
-]
+StageSizes = Annotated[tuple[StageSize, ...], Meta(min_length=1)]
+
+
+@dataclass(frozen=True)
+class About:
+    """The help of a setting, what it belongs to, and what its default None means.
+
+    An interrupted training of the families `may_change` resumes with another value.
+    """
+
+    help: str
+    belongs_to: str = TRAINING
+    automatic: str = ""
+    may_change: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """All settings of a training. Wrong values raise `ConfigError`.
+    """All settings of a training; `help(whet.train)` and docs/guides/train.md describe them.
 
-    Data: `annotations` is a file or folder with boxes, `format` its format (None: detect automatically), `images` the
-    folder of the annotated images, `class_name` the class to train (`class` in TOML files), `split` the part of the
-    data set (None: "train" if there is one). `negatives` are images without the object, or folders of them. With
-    `backgrounds`, the annotated images also supply negatives, outside all boxes.
-
-    Views: boxes of very different shapes do not fit one window. `views` is the number of detectors of a class, each for
-    boxes of one shape. "auto" makes several where one window cannot find 5 % of the boxes, if their shapes are apart
-    and each view has at least 40. `whet train` and `whet.train_classes` train them; `whet.train` makes one detector.
-
-    Positives: `window` is (width, height) in pixels (None: choose from the boxes). `margin` is the context on each
-    side, as a share of the box size (None: 0.2 of the square root of its area with channels, 0.1 of each side in a
-    cascade, 0 for crops). `mirror` adds mirror images; "safe" adds them if
-    they resemble the originals. `copies_per_object` patches are cut from each object (None: as many as give about
-    1,000 patches, at most 10), at random shifted by up to `jitter_shift` windows, scaled by up to `jitter_scale` and
-    rotated by up to `jitter_rotation` degrees.
-
-    Features: `features` are "channels" (colour and gradients), or families of grey features for a cascade, by names
-    such as "haar" or "haar,lbp", or a list of them: stages take turns between them.
-
-    Channels: the detector has `trees` trees, which are grown in four rounds, from the beginning in each. A round adds
-    up to `negatives_per_round` windows to the negatives. The settings of a cascade do not apply.
-
-    Cascade: `max_features` is the number of features per family. Training adds up to `max_stages` stages until the
-    false-positive rate of the whole cascade is at most `target_false_positive_rate`. A stage trains on
-    `negatives_per_stage` windows and adds weak learners until it has `min_detection_rate` and
-    `max_false_positive_rate` on validation samples, or `max_weak_learners` (a number, or one per stage; the last holds
-    for all further stages). `validation_share` of the positives and images is held out. `ridge` regularises the
-    discriminant (None: choose from the data if there are few objects). `early_exits` adds rejection thresholds inside
-    each stage. `drop_rejected_positives` trains a stage only on positives that the stages before it accept. Windows
-    with a standard deviation up to `min_sigma` are skipped. `max_memory` is in bytes.
-
-    Training from patches (`whet.training.cascade.train_cascade`) uses only the settings in `CASCADE_SETTINGS`.
+    Wrong values raise `ConfigError`.
 
     >>> TrainingConfig("cars.csv", max_stages=8).max_stages
     8
     >>> TrainingConfig("cars.csv", features="colour")
     Traceback (most recent call last):
-    whet.errors.ConfigError: features='colour': expected channels, or feature families, one or more of haar, lbp
+    whet.errors.ConfigError: features='colour': expected channels, or one or more of haar, lbp
     """
 
-    annotations: str | None = None
-    negatives: tuple[str, ...] = ()
+    annotations: Annotated[str | None, PATH, About("File or directory with boxes, or a directory of crops", DATA)] = (
+        None
+    )
+    negatives: Annotated[
+        tuple[str, ...],
+        Meta(description="a path or URL, or a list of them"),
+        About("Images without the object, or directories of them", DATA),
+    ] = ()
     _: KW_ONLY
-    format: str | None = None
-    images: str | None = None
-    class_name: str | None = None
-    split: str | None = None
-    backgrounds: bool = True
-    views: Annotated[Views, Meta(description=f"'auto', or a whole number from 1 to {MOST_VIEWS}")] = AUTO
-    window: Window | None = None
-    margin: Annotated[float, Meta(ge=0, le=1, description="a share of the box size from 0 to 1")] | None = None
-    mirror: Annotated[Mirror, Meta(description="true, false or 'safe'")] = "safe"
-    copies_per_object: Count | None = None
-    jitter_shift: Annotated[float, Meta(ge=0, le=0.5, description="a share of the window from 0 to 0.5")] = 0.04
-    jitter_scale: Annotated[float, Meta(ge=0, lt=1, description="a number from 0, below 1")] = 0.09
-    jitter_rotation: Annotated[float, Meta(ge=0, le=45, description="degrees from 0 to 45")] = 3.0
-    features: FamilyNames = CHANNELS
-    trees: Annotated[int, Meta(ge=1, le=MOST_TREES, description=f"a whole number from 1 to {MOST_TREES}")] = 1024
-    negatives_per_round: Count = 5000
-    max_features: Count = 10_000
-    max_stages: Count = 12
-    max_weak_learners: StageSizes = 100
-    negatives_per_stage: Count = 3000
-    min_detection_rate: Share = 0.98
-    max_false_positive_rate: Share = 0.4
-    target_false_positive_rate: Annotated[float, Meta(ge=0, lt=1, description="a number from 0, below 1")] = 1e-6
-    validation_share: Share = 0.25
-    ridge: Annotated[float, Meta(ge=0, le=1e12, description="a finite number of at least 0")] | None = None
-    early_exits: bool = True
-    drop_rejected_positives: bool = True
-    min_sigma: Annotated[float, Meta(gt=0, le=255, description="a number above 0, such as 5")] = 5.0
-    max_memory: Count = DEFAULT_MAX_MEMORY
-    seed: Annotated[int, Meta(ge=0, description="a whole number of at least 0")] = 0
+    format: Annotated[str | None, FORMAT, About("Annotation format", DATA, "detected")] = None
+    images: Annotated[str | None, PATH, About("Directory of the images", DATA, "next to the annotations")] = None
+    class_name: Annotated[
+        str | None, About("Class to train; cat,dog makes one class of both", DATA, "the only one")
+    ] = None
+    split: Annotated[str | None, About("Part of the data set", DATA, "train, if there is one")] = None
+    backgrounds: Annotated[bool, About("Take negatives also from the annotated images, outside all boxes", DATA)] = True
+    shapes: Annotated[
+        Literal["auto"] | Annotated[int, Meta(ge=1, le=MOST_SHAPES)],
+        Meta(description=f"auto, or a whole number from 1 to {MOST_SHAPES}"),
+        About("Shapes of the class, each with its own window; auto: several if the boxes clearly differ", DATA),
+    ] = AUTO
+    window: Annotated[
+        tuple[Side, Side] | None,
+        Meta(description="width and height, two whole numbers of at least 4"),
+        About("Window in pixels", DATA, "from the boxes"),
+    ] = None
+    margin: Annotated[
+        float | None,
+        Meta(ge=0, le=1, description="a number from 0 to 1"),
+        About("Context on each side, as a share of the box", DATA, "0.2; grey features 0.1; crops 0"),
+    ] = None
+    mirror: Annotated[
+        bool | Literal["safe"],
+        Meta(description="true, false or safe"),
+        About("Add mirror images; safe: only if they resemble the originals", DATA),
+    ] = "safe"
+    copies_per_object: Annotated[
+        int | None,
+        COUNT,
+        About("Patches of each object, shifted, scaled and rotated", DATA, "up to 12, for 1,000 in all"),
+    ] = None
+    features: Annotated[
+        str,
+        Meta(description=f"{CHANNELS}, or one or more of {', '.join(GREY_FEATURES)}"),
+        About("channels (colour and gradients); haar, lbp or haar,lbp (grey values) for a cascade"),
+    ] = CHANNELS
+    validation_share: Annotated[float, SHARE, About("Share of the data to hold out")] = 0.25
+    seed: Annotated[int, Meta(ge=0, description="a whole number of at least 0"), About("Random seed")] = 0
+    samples: Annotated[
+        Literal["keep", "none"],
+        Meta(description="keep or none"),
+        About(
+            "Keep small crops of objects and backgrounds in the model of channels, so that it can learn from more",
+            may_change=(CHANNELS, GSLDA),
+        ),
+    ] = "keep"
+    max_memory: Annotated[int, COUNT, About("Memory for features, in bytes", may_change=(CHANNELS,))] = 1 << 30
+    trees: Annotated[int, TREES, About("Number of trees", CHANNELS)] = 1024
+    negatives_per_round: Annotated[int, COUNT, About("Negative windows that each of four rounds adds", CHANNELS)] = 5000
+    max_features: Annotated[int, COUNT, About("Maximum number of features of each kind", GSLDA)] = 10_000
+    max_stages: Annotated[int, COUNT, About("Maximum number of stages", GSLDA, may_change=(GSLDA,))] = 12
+    max_weak_learners: Annotated[
+        StageSize | StageSizes,
+        Meta(description=f"a whole number from 1 to {MOST_WEAK}, or one for each stage"),
+        About("Maximum number of weak learners per stage; the last of a list holds for further stages", GSLDA),
+    ] = 100
+    negatives_per_stage: Annotated[int, COUNT, About("Negative windows per stage", GSLDA)] = 3000
+    min_detection_rate: Annotated[float, SHARE, About("Detection rate of each stage, on held-out data", GSLDA)] = 0.98
+    max_false_positive_rate: Annotated[
+        float, SHARE, About("False-positive rate of each stage, on held-out data", GSLDA)
+    ] = 0.4
+    target_false_positive_rate: Annotated[
+        float,
+        RATE,
+        About("Stop when the whole cascade accepts at most this share of windows", GSLDA, may_change=(GSLDA,)),
+    ] = 1e-6
+    ridge: Annotated[
+        float | None,
+        Meta(ge=0, le=1e12, description="a finite number of at least 0"),
+        About("Ridge of the discriminant", GSLDA, "20"),
+    ] = None
+    early_exits: Annotated[bool, About("Add rejection thresholds inside each stage", GSLDA)] = True
+    drop_rejected_positives: Annotated[
+        bool, About("Train a stage only on positives that the stages before it accept", GSLDA)
+    ] = True
+    min_sigma: Annotated[
+        float,
+        Meta(gt=0, le=255, description="a number above 0, up to 255"),
+        About("Skip windows with a standard deviation up to this", GSLDA),
+    ] = 5.0
 
     def __post_init__(self) -> None:
-        for name, hint in _hints().items():
+        for name, about in SETTINGS.items():
             given = getattr(self, name)
             try:
-                value = msgspec.convert(_plain(name, given), hint)
+                value = msgspec.convert(_plain(name, given), about.hint)
+                if name == "features" and not _are_features(value):
+                    raise msgspec.ValidationError
             except msgspec.ValidationError as error:
-                text = str(error)
-                expected = _description(hint) or text[0].lower() + text[1:].replace("`", "")
-                raise ConfigError(
-                    f"{name}={given!r}: {'' if expected.startswith('expected') else 'expected '}{expected}"
-                ) from error
+                raise ConfigError(f"{name}={given!r}: expected {about.values}") from error
             object.__setattr__(self, name, value)
 
-    @property
-    def jitter(self) -> Jitter:
-        """Random shift, scale and rotation of the copies of a positive."""
-        return Jitter(self.jitter_shift, self.jitter_scale, self.jitter_rotation)
+    def fingerprint(self, family: str) -> dict[str, str]:
+        """A text for each setting that a checkpoint of a family must agree on; the data have hashes of their own.
+
+        >>> TrainingConfig(trees=64).fingerprint("channels")
+        {'features': 'channels', 'validation_share': '0.25', 'seed': '0', 'trees': '64', 'negatives_per_round': '5000'}
+        """
+        return {
+            name: str(getattr(self, name))
+            for name, about in SETTINGS.items()
+            if about.belongs_to in (TRAINING, family) and family not in about.may_change
+        }
+
+    def of_family(self, family: str) -> str:
+        """The settings of a family in words.
+
+        >>> TrainingConfig(trees=64).of_family("channels")
+        'trees 64, negatives_per_round 5000'
+        """
+        return ", ".join(f"{name} {getattr(self, name)}" for name in SETTINGS if SETTINGS[name].belongs_to == family)
 
     def stage_size(self, stage: int) -> int:
         """Maximum number of weak learners of a stage, numbered from 0.
@@ -168,51 +217,138 @@ class TrainingConfig:
         return max(round(self.negatives_per_stage * self.validation_share), 100)
 
 
-# The settings that `train_cascade` uses.
-CASCADE_SETTINGS = (
-    "max_stages",
-    "max_weak_learners",
-    "negatives_per_stage",
-    "min_detection_rate",
-    "max_false_positive_rate",
-    "target_false_positive_rate",
-    "validation_share",
-    "ridge",
-    "early_exits",
-    "drop_rejected_positives",
-    "min_sigma",
-    "max_memory",
-    "seed",
-)
-SETTINGS = tuple(each.name for each in fields(TrainingConfig))
+@dataclass(frozen=True)
+class Setting(About):
+    """A setting with its name, its type with bounds, and its default."""
+
+    _: KW_ONLY
+    name: str
+    hint: Any
+    default: Any
+
+    @property
+    def toml_name(self) -> str:
+        """The name in TOML files; `class` is a keyword of Python."""
+        return "class" if self.name == "class_name" else self.name
+
+    @property
+    def table(self) -> str:
+        """The table of a TOML file, "" at the top."""
+        return self.belongs_to if self.belongs_to in TABLES else ""
+
+    @property
+    def values(self) -> str:
+        """The values that it takes, in words."""
+        annotated = get_args(self.hint)[0] if self.default is None else self.hint
+        said = (part.description for part in annotated.__metadata__ if isinstance(part, Meta))
+        return next(filter(None, said), "true or false" if annotated.__origin__ is bool else "a name")
+
+    @property
+    def default_text(self) -> str:
+        """The default as in a TOML file; for None, what happens then."""
+        if self.default is None or self.default == ():
+            return self.automatic or "none"
+        return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
+
+    def __str__(self) -> str:
+        return self.help if self.default_text == "none" else f"{self.help} [default: {self.default_text}]"
 
 
-@cache
-def _hints() -> dict[str, Any]:
-    hints = get_type_hints(TrainingConfig, include_extras=True)
-    return {name: hints[name] for name in SETTINGS}
+def _setting(name: str, hint: Any, default: Any) -> Setting:  # noqa: ANN401 - of any type
+    """A setting from a field; msgspec takes bounds of `int | None` inside of the union only."""
+    (about,) = (part for part in hint.__metadata__ if isinstance(part, About))
+    if default is None:
+        hint = Annotated[(get_args(hint.__origin__)[0], *hint.__metadata__)] | None
+    return Setting(**vars(about), name=name, hint=hint, default=default)
+
+
+_HINTS = get_type_hints(TrainingConfig, include_extras=True)
+SETTINGS = {field.name: _setting(field.name, _HINTS[field.name], field.default) for field in fields(TrainingConfig)}
+
+
+def _are_features(text: str) -> bool:
+    if text == CHANNELS or set(text.split(",")) <= set(GREY_FEATURES):
+        return True
+    from whet.models.contract import FAMILIES
+
+    return text in set(FAMILIES) - {GSLDA}
 
 
 def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - as the user gave it
-    """Paths as text, numpy scalars as numbers, one folder of negatives as a tuple of one, families as one text."""
+    """Paths as text, numpy scalars as numbers, one folder of negatives as a tuple of one, features as one text."""
     if name == "features":
-        if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+        if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
             value = ",".join(value)
         return ",".join(dict.fromkeys(map(str.strip, value.split(",")))) if isinstance(value, str) else value
     if name == "negatives":
-        several = [value] if isinstance(value, str | os.PathLike) else value
-        return [_plain("", one) for one in several] if isinstance(several, Iterable) else several
+        paths = [value] if isinstance(value, str | os.PathLike) else value
+        return [_plain("", path) for path in paths] if isinstance(paths, Iterable) else paths
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    return value.item() if isinstance(value, np.generic) else value
+    return value.item() if getattr(value, "shape", None) == () else value
 
 
-def _description(hint: Any) -> str | None:  # noqa: ANN401 - any type hint
-    """The first description in a type hint."""
-    parts = [*getattr(hint, "__metadata__", ()), *get_args(hint)]
-    own = [part.description for part in parts if isinstance(part, Meta) and part.description]
-    inner = (_description(part) for part in parts if not isinstance(part, Meta))
-    return own[0] if own else next((text for text in inner if text), None)
+# --- Keywords of Python -----------------------------------------------------------------------------------------------
+
+
+class Settings(TypedDict, total=False):
+    """Types of the keywords of `train` for type checkers, which cannot read them from `TrainingConfig`; a test does."""
+
+    format: str | None
+    images: PathOrText | None
+    class_name: str | None
+    split: str | None
+    backgrounds: bool
+    shapes: Literal["auto"] | int
+    window: tuple[int, int] | None
+    margin: float | None
+    mirror: bool | Literal["safe"]
+    copies_per_object: int | None
+    features: str | Sequence[str]
+    validation_share: float
+    seed: int
+    samples: Literal["keep", "none"]
+    max_memory: int
+    trees: int
+    negatives_per_round: int
+    max_features: int
+    max_stages: int
+    max_weak_learners: int | tuple[int, ...]
+    negatives_per_stage: int
+    min_detection_rate: float
+    max_false_positive_rate: float
+    target_false_positive_rate: float
+    ridge: float | None
+    early_exits: bool
+    drop_rejected_positives: bool
+    min_sigma: float
+
+
+def with_settings(function: Callable[P, T], *, without: Collection[str] = ()) -> Callable[P, T]:
+    """Show the settings in the signature and in the docstring of a function that takes them as `**settings`."""
+    signature = inspect.signature(function)
+    types = get_type_hints(Settings)
+    parameters = [given for given in signature.parameters.values() if given.kind is not given.VAR_KEYWORD]
+    keywords = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=SETTINGS[name].default, annotation=hint)
+        for name, hint in types.items()
+        if name not in signature.parameters and name not in without
+    ]
+    function.__signature__ = signature.replace(parameters=[*parameters, *keywords])  # type: ignore[attr-defined]
+    rows = "\n".join(f"- `{keyword.name}`: {SETTINGS[keyword.name]}" for keyword in keywords)
+    function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSettings:\n\n{rows}\n"
+    return function
+
+
+def config_from(
+    settings: Mapping[str, Any], *, for_opencv: bool = False, function: Callable[..., Any] | None = None
+) -> TrainingConfig:
+    """The config of settings by name; raises TypeError for one that is neither known nor of the `function`."""
+    for name in settings:
+        if name not in SETTINGS:
+            others = {} if function is None else inspect.signature(function).parameters
+            raise TypeError(unknown_setting(name, dict.fromkeys([*SETTINGS, *others])))
+    return TrainingConfig(**(opencv_settings(settings) if for_opencv else settings))
 
 
 def opencv_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,8 +363,10 @@ def opencv_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     Traceback (most recent call last):
     whet.errors.ConfigError: features='haar,lbp': expected haar or lbp, because an OpenCV cascade has one kind of ...
     """
+    from whet._kernels.window_sums import OPENCV_MIN_SIGMA
+
     features = settings.get("features", CHANNELS)
-    if features not in (CHANNELS, "haar", "lbp"):
+    if features not in (CHANNELS, *GREY_FEATURES):
         raise ConfigError(
             f"features={features!r}: expected haar or lbp, because an OpenCV cascade has one kind of features"
         )
@@ -247,12 +385,10 @@ def unknown_setting(name: str, valid: Collection[str]) -> str:
     return f"unknown setting {name!r}{hint} Valid settings: {', '.join(valid)}"
 
 
+# --- TOML files -------------------------------------------------------------------------------------------------------
+
 HEADING = "# Training settings; repeat with: whet train --config FILE --out MODEL. Paths are relative to this file.\n"
 PATHS = ("annotations", "images", "negatives")
-# `class` is a keyword of Python.
-TOML_NAMES = {name: {"class_name": "class"}.get(name, name) for name in SETTINGS}
-
-
 # Of a file only: the classes of a model of several, each trained with the same settings.
 CLASSES = "classes"
 
@@ -268,12 +404,15 @@ def write_settings(config: TrainingConfig, path: Path, classes: Sequence[str] = 
     >>> TrainingConfig(**read_settings(file)).class_name
     'car'
     """
-    table = asdict(config)
-    for name in PATHS:
-        table[name] = _mapped(table[name], lambda one: one if is_url(one) else os.path.relpath(one, path.parent))
-    written = {TOML_NAMES[name]: value for name, value in table.items() if value is not None}
-    text = tomli_w.dumps(written | ({CLASSES: list(classes)} if classes else {}))
-    write_atomically(path, (HEADING + text).encode())
+    from whet.io.files import write_atomically
+
+    document: dict[str, Any] = {CLASSES: list(classes)} if classes else {}
+    for name, value in asdict(config).items():
+        about = SETTINGS[name]
+        table = document.setdefault(about.table, {}) if about.table else document
+        if value is not None:
+            table[about.toml_name] = _moved(value, lambda text: os.path.relpath(text, path.parent), name)
+    write_atomically(path, (HEADING + tomli_w.dumps(document)).encode())
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -283,29 +422,51 @@ def read_settings(path: Path) -> dict[str, Any]:
     unknown setting or a wrong value.
     """
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"settings file does not exist: {path}; `whet train` writes one beside each model") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
-    names = {toml: name for name, toml in TOML_NAMES.items()}
-    classes = table.pop(CLASSES, [])
+    classes = document.pop(CLASSES, [])
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
         raise ConfigError(f"{path}: {CLASSES}={classes!r}; expected a list of class names")
-    for key in table:
-        if key not in names:
-            raise ConfigError(f"{path}: {unknown_setting(key, names)}")
     try:
-        config = TrainingConfig(**{names[key]: value for key, value in table.items()})
+        given = _flat(document)
+        config = TrainingConfig(**given)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    settings = {names[key]: getattr(config, names[key]) for key in table}
-    for name in set(PATHS) & set(settings):
-        settings[name] = _mapped(settings[name], lambda one: one if is_url(one) else os.path.join(path.parent, one))
+    settings = {
+        name: _moved(getattr(config, name), lambda text: os.path.join(path.parent, text), name) for name in given
+    }
     return settings | ({CLASSES: tuple(classes)} if classes else {})
 
 
-def _mapped(value: Any, change: Any) -> Any:  # noqa: ANN401 - a path, several, or none
-    if value is None or isinstance(value, str):
-        return None if value is None else change(value)
-    return tuple(map(change, value))
+def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a TOML document by name; raises `ConfigError` for one that is unknown or in another table."""
+    rows = [("", key, value) for key, value in document.items() if key not in TABLES]
+    for table in set(TABLES) & set(document):
+        if not isinstance(document[table], dict):
+            raise ConfigError(f"{table}={document[table]!r}: expected a table, [{table}]")
+        rows += [(table, key, value) for key, value in document[table].items()]
+    settings = {}
+    for table, key, value in rows:
+        about = next((setting for setting in SETTINGS.values() if setting.toml_name == key), None)
+        if about is None:
+            valid = [setting.toml_name for setting in SETTINGS.values() if setting.table == table]
+            raise ConfigError(unknown_setting(key, valid) + ("" if table else f" and the tables {', '.join(TABLES)}"))
+        if about.table != table:
+            where = f"under [{about.table}]" if about.table else "above the first table"
+            raise ConfigError(f"got {key} {f'under [{table}]' if table else 'at the top'}; expected it {where}")
+        settings[about.name] = value
+    return settings
+
+
+def _moved(value: Any, move: Callable[[str], str], name: str) -> Any:  # noqa: ANN401 - of any setting
+    """A path or several, relative to another folder; URLs and the values of other settings are unchanged."""
+    from whet.io.files import is_url
+
+    if name not in PATHS or value is None:
+        return value
+    if isinstance(value, str):
+        return value if is_url(value) else move(value)
+    return tuple(_moved(path, move, name) for path in value)

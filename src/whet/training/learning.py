@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import repeat
 from math import sqrt
 from pathlib import Path
@@ -13,23 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.workers import ALL_THREADS, Workers, lost_image
-from whet.cascade.boxes import BoxOffset, box_iou, intersection_over_first
-from whet.cascade.pyramid import WindowIndex, level_at
+from whet.corrections.box_windows import ALIGNED, SAME, example_record
+from whet.corrections.records import Record, check_site, image_hash
 from whet.detector.base import setbacks
-from whet.detector.classes import MultiClassDetector, detectors_of, nearest_view
-from whet.detector.corrections import ALIGNED, SAME, example_record
-from whet.detector.detector import Detector
-from whet.detector.records import Record, Update, check_site, image_hash
+from whet.detector.detector import Detector, nearest_shape
+from whet.detector.shape import ShapeDetector
+from whet.detector.state import Update
 from whet.errors import BoxError, DataNotFoundError, UnreadableImageError
 from whet.evaluation.runs import EvaluationRun, evaluate_on
+from whet.images.boxes import BoxOffset, box_iou, intersection_over_first
+from whet.images.pyramid import Pyramid, WindowIndex, level_at
 from whet.io.annotations.annotation import AnnotatedImage, Boxes, Examples, check_disjoint
+from whet.parallel.workers import ALL_THREADS, Workers, lost_image
 
 Pixels = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 Progress = Callable[[float], None]
-# A detector, or the views of one class, which learn as one.
-Model = Detector | MultiClassDetector
 
 BeforeAfter = tuple[EvaluationRun, EvaluationRun]
 
@@ -139,6 +138,7 @@ class LearningReport:
     n_objects: int = 0
     n_false_positives: int = 0
     n_examples: int = 0
+    n_backgrounds: int = 0
     skipped_boxes: list[str] = field(default_factory=list)
     undetected: list[str] = field(default_factory=list)
     unread: list[UnreadableImageError] = field(default_factory=list)
@@ -146,39 +146,47 @@ class LearningReport:
     def __add__(self, other: LearningReport) -> LearningReport:
         return LearningReport(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
-    def read(self, model: Model, path: Path) -> Pixels | None:
-        """The image as the model looks at it; or None, and one more that cannot be read."""
+    def read(self, detector: Detector, path: Path) -> Pixels | None:
+        """The image as the detector looks at it; or None, and one more that cannot be read."""
         try:
-            return detectors_of(model)[0].pixels(path)
+            return detector.shapes()[0].pixels(path)
         except UnreadableImageError as error:
             self.unread.append(error)
             return None
 
     def add_boxes(
         self,
-        model: Model,
+        detector: Detector,
         path: Path,
         boxes: Boxes,
         is_object: Flags,
         texts: dict[str, str],
         options: dict[str, Any],
+        ignored: Boxes | None = None,
     ) -> None:
-        """Correct boxes (n, 4) of an image; those that fit no window are skipped."""
-        pixels = self.read(model, path) if len(boxes) else None
+        """Correct boxes (n, 4) of an image; those that fit no window are skipped.
+
+        With `ignored` regions (m, 4), all objects of the image are among the boxes.
+        """
+        learns_rest = ignored is not None and detector.can_refit
+        pixels = self.read(detector, path) if len(boxes) or learns_rest else None
         if pixels is None:
             return
         options = {**options, **texts, "name": path.name}
+        if learns_rest:
+            options |= {"all_objects": boxes[is_object], "ignored": ignored}
         try:
-            new = model.new_records(pixels, boxes, is_object, **options)
+            new = detector.new_records(pixels, boxes, is_object, **options)
         except BoxError:
-            new = list(self._fitting(model, path, pixels, boxes, is_object, options))
+            new = list(self._fitting(detector, path, pixels, boxes, is_object, options))
         self.records += new
         self.n_objects += sum(record.is_object for record in new)
-        self.n_false_positives += sum(not record.is_object for record in new)
+        self.n_false_positives += sum(record.kind == "correction" and not record.is_object for record in new)
+        self.n_backgrounds += sum(record.kind == "sample" and not record.is_object for record in new)
 
     def _fitting(
         self,
-        model: Model,
+        detector: Detector,
         path: Path,
         pixels: Pixels,
         boxes: Boxes,
@@ -186,24 +194,28 @@ class LearningReport:
         options: dict[str, Any],
     ) -> Iterator[Record]:
         """One box after the other; the windows of a false positive depend on the objects that fit."""
+        background = {name: options[name] for name in ("all_objects", "ignored") if name in options}
+        options = {name: value for name, value in options.items() if name not in background}
+        if background:
+            yield from detector.new_records(pixels, boxes[:0], is_object[:0], **options, **background)
         objects = np.empty((0, 4))
         for box, label in sorted(zip(boxes, is_object.tolist(), strict=True), key=lambda pair: not pair[1]):
             try:
                 if label:
-                    yield from model.new_records(pixels, box[None], True, **options)
+                    yield from detector.new_records(pixels, box[None], True, **options)
                     objects = np.concatenate([objects, box[None]])
                 else:
                     together = np.concatenate([objects, box[None]])
-                    new = model.new_records(pixels, together, np.arange(len(together)) < len(objects), **options)
+                    new = detector.new_records(pixels, together, np.arange(len(together)) < len(objects), **options)
                     yield from (record for record in new if not record.is_object)
             except BoxError as error:
                 self.skipped_boxes.append(f"{path}: {error}")
 
-    def note_undetected(self, model: Model, marked: MarkedImage, options: dict[str, Any]) -> None:
+    def note_undetected(self, detector: Detector, marked: MarkedImage, options: dict[str, Any]) -> None:
         """Note the boxes that are marked as false positives, but that no detection overlaps, not even of the base."""
         left = marked.boxes[~marked.is_object]
         try:
-            for one in (model, model.as_trained()):  # the base: an earlier correction may hold already
+            for one in (detector, detector.as_trained()):  # the base: an earlier correction may hold already
                 if len(left):
                     found = one.detect(marked.path, **options).boxes
                     left = left[~(box_iou(left, found) >= ROUGHLY).any(axis=1)]
@@ -211,16 +223,15 @@ class LearningReport:
             return
         self.undetected += [f"{marked.path}: box {_as_text(box)}" for box in left.tolist()]
 
-    def add_crop(self, model: Model, path: Path, weight: int, texts: dict[str, str]) -> None:
+    def add_crop(self, detector: Detector, path: Path, weight: int, texts: dict[str, str]) -> None:
         """Count a crop that one object fills as an ordinary example; one that fits no window is skipped."""
-        grey = self.read(model, path)
+        grey = self.read(detector, path)
         if grey is None:
             return
-        if isinstance(model, MultiClassDetector):
-            whole = np.array([[0.0, 0.0, grey.shape[1], grey.shape[0]]])
-            model = model[nearest_view(model, whole).item()]
+        shapes = detector.shapes()
+        nearest = nearest_shape(shapes, np.array([[0.0, 0.0, grey.shape[1], grey.shape[0]]])).item()
         try:
-            record = crop_record(model, grey, weight)
+            record = crop_record(shapes[nearest], grey, weight)
         except BoxError as error:
             self.skipped_boxes.append(f"{path}: {error}")
             return
@@ -234,13 +245,13 @@ def _as_text(box: Sequence[float]) -> str:
     return ",".join(f"{value:.6g}" for value in (x1, y1, x2 - x1, y2 - y1))
 
 
-def crop_record(detector: Detector, grey: Pixels, weight: int = 1) -> Record:
+def crop_record(detector: ShapeDetector, grey: Pixels, weight: int = 1) -> Record:
     """An example of a grey image (height, width) that one object fills; it counts `weight` times.
 
     The window is the one whose reported box is nearest to the whole image. Raises `BoxError` where it is far from it.
 
     >>> from whet.detector.storage import load
-    >>> crop_record(load("face"), np.zeros((9, 9), np.uint8))
+    >>> crop_record(load("face").only, np.zeros((9, 9), np.uint8))
     Traceback (most recent call last):
     whet.errors.BoxError: got a crop of 9 x 9 pixels; expected one that is at least about 27 x 30 and of that shape
     """
@@ -260,10 +271,10 @@ def crop_record(detector: Detector, grey: Pixels, weight: int = 1) -> Record:
         index = WindowIndex(np.array([scale]), np.array([y], np.intp), np.array([x], np.intp))
         box = detector.box_offset.boxes(level.boxes(index.y, index.x, detector.window))
         if box_iou(box, whole)[0, 0] >= ALIGNED:
-            patch = level.patch(y, x, detector.window)[None]
-            record = example_record(detector.base, image_hash(grey), whole[0], index, patch, True, weight)
+            pyramid = Pyramid(grey.shape, detector.window, (scale,), (level,))
+            record = example_record(detector.base.model, pyramid, image_hash(grey), whole[0], index, True, weight)
             assert record is not None  # only negatives without contrast are left out
-            return record
+            return replace(record, base_id=detector.base_id)
     size = detector.box_offset.size
     raise BoxError(
         f"got a crop of {columns} x {rows} pixels; expected one that is at least about {width * size[1]:.0f} x "
@@ -288,15 +299,18 @@ class NewDetection:
 class LearningRun:
     """The new detector, what it learned, and evaluations before and after: on the examples and on held-out images.
 
-    `appeared` are new detections in images with single boxes, but for the objects that were marked there.
+    `appeared` are new detections in images with single boxes, but for the objects that were marked there. `refit` are
+    the estimates of the model that was made again, if it was; where it is worse, the detector keeps the earlier one.
     """
 
-    detector: Model
+    detector: Detector
     update: Update
     report: LearningReport
     on_examples: BeforeAfter | None = None
     held_out: BeforeAfter | None = None
     appeared: tuple[NewDetection, ...] = ()
+    refit: Update | None = None
+    is_refit_kept: bool = False
 
     @property
     def setbacks(self) -> list[str]:
@@ -317,7 +331,7 @@ def held_out_setbacks(before: EvaluationRun, after: EvaluationRun) -> list[str]:
 
 
 def learn_from(
-    detector: Model,
+    detector: Detector,
     given: LearningInput,
     *,
     weight: int = 1,
@@ -325,16 +339,20 @@ def learn_from(
     site: str = "",
     held_out: Sequence[AnnotatedImage] = (),
     min_score: float | str | None = None,
+    refit: bool = False,
+    force: bool = False,
     progress: Progress = lambda _: None,
+    refit_progress: Callable[[str, float], None] = lambda *_: None,
     workers: Workers = ALL_THREADS,
-    **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
+    **options: Any,  # noqa: ANN401 - those of Detector.learn, which checks them
 ) -> LearningRun:
-    """Correct a copy of a detector, or of all views of a class, by all that is given; it does not change itself.
+    """Correct a copy of a detector of one class by all that is given; it does not change itself.
 
     In images of `given.examples` each box is the object, and each detection of the base away from all boxes is a false
     positive. So the corrections do not depend on what was learned before. Crops count `weight` times each. `note` and
-    `site` are kept with all records. `progress` is called with the fraction done. Each of the `workers` reads and scans
-    an image of its own.
+    `site` are kept with all records. With `refit`, the model is made again from all samples, and kept if it is not
+    worse by the estimates, or with `force`. `progress` is called with the fraction done. Each of the `workers` reads
+    and scans an image of its own.
 
     >>> from whet.detector.storage import load
     >>> learn_from(load("face"), LearningInput(Examples.from_annotations(negatives=[Path("nowhere.png")])))
@@ -347,12 +365,12 @@ def learn_from(
     if not len(given):
         first = f"; {len(unread)} could not be read: {unread[0]}" if unread else ""
         raise DataNotFoundError(f"got no image to learn from{first}")
-    is_base = all(not one.records and one.counts.is_empty for one in detectors_of(detector))
+    is_base = not detector.records and all(not shape.counts or shape.counts.is_empty for shape in detector.shapes())
     n, m = len(images), len(held_out)
     scans = (n, 0 if is_base else n, m, len(given), n, m)
     parts = _ProgressParts(progress, [size for size in scans if size])
 
-    def measure(one: Model, over: Sequence[AnnotatedImage]) -> EvaluationRun:
+    def measure(one: Detector, over: Sequence[AnnotatedImage]) -> EvaluationRun:
         return evaluate_on(workers, one, over, min_score=min_score, progress=parts.next(), **options)
 
     trained = measure(detector.as_trained(), images) if images else None
@@ -364,15 +382,28 @@ def learn_from(
     )
     corrected = detector.copy()
     update = corrected.add(report.records)
+    refitted, is_kept = None, False
+    if refit and corrected.needs_refit:
+        again = corrected.copy()
+        refitted = again.refit(workers=workers, progress=refit_progress)
+        is_kept = force or not refitted.setbacks
+        corrected = again if is_kept else corrected
     on_examples = None if before is None else (before, measure(corrected, images))
     held = None if held_before is None else (held_before, measure(corrected, held_out))
     return LearningRun(
-        corrected, update, report, on_examples, held, _appeared(detector, corrected, given.marked, inner)
+        corrected,
+        update,
+        report,
+        on_examples,
+        held,
+        _appeared(detector, corrected, given.marked, inner),
+        refitted,
+        is_kept,
     )
 
 
 def _appeared(
-    before: Model, after: Model, marked: Sequence[MarkedImage], options: dict[str, Any]
+    before: Detector, after: Detector, marked: Sequence[MarkedImage], options: dict[str, Any]
 ) -> tuple[NewDetection, ...]:
     """Where a false positive is gone, a window beside it may become a detection: new ones, best first."""
     found = []
@@ -392,15 +423,15 @@ def _appeared(
 class _Learner:
     """Makes records of single images; `texts` are note and site, the options those of `Detector.new_records`."""
 
-    detector: Model
+    detector: Detector
     weight: int
     texts: dict[str, str]
     options: dict[str, Any]
 
-    def boxes(self, path: Path, boxes: Boxes, is_object: Flags) -> LearningReport:
+    def boxes(self, path: Path, boxes: Boxes, is_object: Flags, ignored: Boxes | None = None) -> LearningReport:
         """Correct boxes (n, 4) of an image whose detections are known."""
         report = LearningReport()
-        report.add_boxes(self.detector, path, boxes, is_object, self.texts, self.options)
+        report.add_boxes(self.detector, path, boxes, is_object, self.texts, self.options, ignored)
         return report
 
     def marked(self, path: Path, boxes: Boxes, is_object: Flags) -> LearningReport:
@@ -426,7 +457,8 @@ def _collect(
         if image.path in detected:  # those that cannot be read are reported by the evaluation
             wrong = false_positives(detected[image.path], image)
             boxes = np.concatenate([image.objects, wrong])
-            rows.append(("boxes", image.path, (boxes, np.arange(len(boxes)) < len(image.objects))))
+            is_object = np.arange(len(boxes)) < len(image.objects)
+            rows.append(("boxes", image.path, (boxes, is_object, image.ignored if image.is_complete else None)))
     rows += [("marked", each.path, (each.boxes, each.is_object)) for each in given.marked]
     rows += [("crop", path, ()) for path in given.crops]
     held, columns = workers.share(learner), zip(*rows, strict=True)

@@ -1,199 +1,64 @@
-"""Prepare a training: read annotations, choose the window, cut positives, collect images and split the data."""
+"""Prepare a training: read annotations, choose windows, cut positives, collect images, and hold some of them out."""
 
 from __future__ import annotations
 
-import warnings
+import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.windows import OPENCV_MIN_SIGMA
-from whet._kernels.workers import ALL_THREADS, Threads, Workers
-from whet.cascade.pyramid import SCALE_FACTOR
-from whet.errors import ConfigError, WhetError
-from whet.features.families import TRAINABLE
-from whet.features.integral import FeatureFamily, IntegralStack
-from whet.features.training import train_weak_learners
-from whet.io.annotations.annotation import Annotations, Problem
+from whet.detector.detector import is_class_name
+from whet.errors import ConfigError, TrainingDataError
+from whet.io.annotations.annotation import ONLY_CLASS, Annotations, Problem
 from whet.io.annotations.formats import read_annotations
-from whet.lda.discriminant import DEFAULT_RIDGE
-from whet.training.cascade import train_cascade
-from whet.training.channel_preparation import ChannelPreparation, data_line, mean_megapixels, prepare_channels
-from whet.training.config import CHANNELS, TrainingConfig
-from whet.training.data import TrainingData
-from whet.training.mining import MAX_PER_IMAGE, Miner
-from whet.training.negatives import ExcludedBoxes, backgrounds_of, images_to_mine
-from whet.training.positives import Positives, WindowChoice, cut_positives, window_of
+from whet.io.files import map_files
+from whet.models.contract import FAMILIES
+from whet.parallel.workers import ALL_THREADS, Workers
+from whet.training.backgrounds import Backgrounds, BoxesByImage, backgrounds_of, images_to_mine
+from whet.training.config import AUTO, TrainingConfig
+from whet.training.families import FamilyTraining, training_of
 from whet.training.progress import duration
-from whet.training.stage import GreedyLDA
+from whet.training.samples import Positives, cut_positives
+from whet.training.windows import Shapes, WindowChoice, choose_shapes
 
-Patches = NDArray[np.uint8]
-
-RIDGES = (2.0, DEFAULT_RIDGE, 200.0)
-FOLDS = 4
-PILOT = TrainingConfig(
-    max_stages=3,
-    max_weak_learners=20,
-    negatives_per_stage=1000,
-    min_detection_rate=0.99,
-    max_false_positive_rate=0.4,
-    target_false_positive_rate=0.0,
-    validation_share=0.2,
-    early_exits=False,
-    drop_rejected_positives=False,
-)
-N_FEATURES, N_WEAK, N_NEGATIVES = 1500, 50, 1500
-FEWEST_NEGATIVES = 100
-
-
-@dataclass(frozen=True)
-class RidgeChoice:
-    """The selected ridge, and for each candidate the mean and standard error of 1 - AUC over the folds."""
-
-    ridge: float
-    errors: dict[float, tuple[float, float]]
-
-    def __str__(self) -> str:
-        if not self.errors:
-            return f"{self.ridge:g}, the default: too few hard negatives for cross-validation"
-        tried = ", ".join(f"{ridge:g}: {mean:.2%} +- {error:.2%}" for ridge, (mean, error) in self.errors.items())
-        return f"{self.ridge:g}, by cross-validated 1 - AUC ({tried})"
-
-
-def choose_ridge(
-    family: FeatureFamily,
-    positives: Patches,
-    groups: NDArray[np.intp],
-    images: Sequence[Path],
-    *,
-    excluded_boxes: ExcludedBoxes | None = None,
-    min_sigma: float = OPENCV_MIN_SIGMA,
-    seed: int = 0,
-    workers: Workers = ALL_THREADS,
-    progress: Callable[[float], None] = lambda _: None,
-) -> RidgeChoice:
-    """Select one of `RIDGES`; the default stays unless another is better by more than a standard error.
-
-    All copies of an object, numbered by `groups` (n,), are on one side of a fold, and so are nearly all windows of one
-    image. All positives and images take part, including those that training holds out: they select only one of three
-    numbers.
-    """
-    rng = np.random.default_rng([seed, 4])
-    few = family.take(np.sort(rng.choice(len(family), min(N_FEATURES, len(family)), replace=False)))
-    config = replace(PILOT, seed=seed, min_sigma=min_sigma)
-    negatives = _hard_windows(few, positives, groups, images, excluded_boxes, config, workers)
-    progress(0.5)
-    if len(negatives) < FEWEST_NEGATIVES:
-        return RidgeChoice(DEFAULT_RIDGE, {})
-    _, number = np.unique(groups, return_inverse=True)
-    # Windows come image by image: in blocks, those of one image stay together.
-    blocks = np.arange(len(negatives)) * FOLDS // len(negatives)
-    fold = rng.permutation(number.max() + 1)[number] % FOLDS, blocks
-    errors = np.empty((FOLDS, len(RIDGES)))
-    for k in range(FOLDS):
-        inside = (positives[fold[0] != k], negatives[fold[1] != k])
-        outside = (positives[fold[0] == k], negatives[fold[1] == k])
-        errors[k] = _errors(few, inside, outside, workers)
-        progress(0.5 + 0.5 * (k + 1) / FOLDS)
-    return _best(errors)
-
-
-def _hard_windows(
-    family: FeatureFamily,
-    positives: Patches,
-    groups: NDArray[np.intp],
-    images: Sequence[Path],
-    excluded_boxes: ExcludedBoxes | None,
-    config: TrainingConfig,
-    workers: Workers,
-) -> Patches:
-    """False positives of a small cascade; none if even that cannot be trained."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the training repeats the warnings
-        try:
-            cascade, _, _ = train_cascade(
-                family, positives, images, config, groups=groups, excluded_boxes=excluded_boxes, workers=workers
-            )
-        except WhetError:
-            return positives[:0]
-        miner = Miner(images, family.window, config.seed, workers=workers, excluded_boxes=excluded_boxes or {})
-        return miner.mine(cascade, N_NEGATIVES, turn=0).patches
-
-
-def _errors(
-    family: FeatureFamily, inside: tuple[Patches, Patches], outside: tuple[Patches, Patches], workers: Workers
-) -> list[float]:
-    """1 - AUC on the held-out samples of a fold, for each ridge; the weak learners are trained once."""
-    patches, is_positive = np.concatenate(inside), np.arange(sum(map(len, inside))) < len(inside[0])
-    # Hundreds of rounds on few samples: messages would take ten times as long as the work.
-    here = Threads(workers.threads)
-    weak, responses = train_weak_learners(family, patches, is_positive, workers=here)
-    candidates = family.take(weak.feature)
-    stack = IntegralStack.from_patches(np.concatenate(outside))
-    found = []
-    for ridge in RIDGES:
-        learner = GreedyLDA(ridge=ridge)
-        chosen = np.array(list(learner.rounds(responses, N_WEAK)))
-        seen = weak.take(chosen).respond(candidates.take(chosen).evaluate(stack))
-        scores = learner.vote(responses, chosen).coef @ seen
-        found.append(1 - _auc(scores[: len(outside[0])], scores[len(outside[0]) :]))
-    return found
-
-
-def _auc(positives: NDArray[np.float64], negatives: NDArray[np.float64]) -> float:
-    """The area under the ROC curve: the share of pairs in which the positive scores higher; ties count half."""
-    falling = np.sort(negatives)
-    below, up_to = (np.searchsorted(falling, positives, side=side) for side in ("left", "right"))
-    return float((below + up_to).mean() / 2 / len(negatives))
-
-
-def _best(errors: NDArray[np.float64]) -> RidgeChoice:
-    """The best ridge by errors (folds, ridges), compared with the default fold by fold."""
-    default = RIDGES.index(DEFAULT_RIDGE)
-    gains = errors[:, default, None] - errors
-    spread = gains.std(axis=0, ddof=1) / np.sqrt(len(errors))
-    sure = np.where(gains.mean(axis=0) > spread, gains.mean(axis=0), 0.0)
-    deviations = errors.std(axis=0, ddof=1) / np.sqrt(len(errors))
-    tried = {
-        ridge: (float(mean), float(error))
-        for ridge, mean, error in zip(RIDGES, errors.mean(axis=0), deviations, strict=True)
-    }
-    return RidgeChoice(RIDGES[int(sure.argmax())] if sure.max() > 0 else DEFAULT_RIDGE, tried)
-
-
-# Core seconds on a server of 2024: per feature and sample, and per megapixel that is scanned.
-SECONDS_PER_RESPONSE = 6e-9
-SECONDS_PER_MEGAPIXEL = 0.15
-# Windows of a pyramid per pixel of its image.
-WINDOWS_PER_PIXEL = 1 / (1 - 1 / SCALE_FACTOR**2)
-# Context on each side, as a share of the box size.
-MARGIN = 0.1
 # The part of a data set to train on, if it exists and no other was selected.
 TRAIN = "train"
-# With more objects, the data outweigh any ridge.
-FEW_OBJECTS = 500
+# Neighbouring objects in a file may be near-duplicates: the split keeps runs of this length together, or shorter ones
+# if there would be fewer than ten.
+RUN = 100
+FEWEST_RUNS = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """Prepared data: annotations of one class, window, positives, features, and the training and held-out parts."""
+    """Prepared data of one shape of a class: window, positives, and images for negatives, some of them held out.
+
+    `annotations` ignore the objects of other shapes; `excluded` and `ignored` are the boxes (n, 4) of each image that
+    are no background, those of other shapes among them, and those that are to be ignored. `is_held_out` (n,) are the
+    positives that validate the model.
+    """
 
     config: TrainingConfig
-    annotations: Annotations
+    family: FamilyTraining
     choice: WindowChoice
     positives: Positives
-    families: tuple[FeatureFamily, ...]
-    data: TrainingData
-    ridge: RidgeChoice | None = None
+    is_held_out: NDArray[np.bool_]
+    training_images: list[Path]
+    held_out_images: list[Path]
+    annotations: Annotations = field(default_factory=lambda: Annotations((), ()))
+    excluded: BoxesByImage = field(default_factory=dict)
+    ignored: BoxesByImage = field(default_factory=dict)
     faults: tuple[Problem, ...] = ()
 
     @property
     def images(self) -> tuple[Path, ...]:
-        """Images that supply negatives, held-out images included."""
-        return (*self.data.images, *self.data.held_out_images)
+        """Images that supply negatives or false positives, held-out images included."""
+        return (*self.training_images, *self.held_out_images)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -201,60 +66,85 @@ class Preparation:
         return (*self.annotations.problems, *self.positives.problems, *self.faults)
 
     @property
+    def mean_positive(self) -> NDArray[np.uint8] | None:
+        """The average object (height, width), where the family reads grey windows."""
+        windows = self.positives.windows
+        return np.rint(windows.mean(axis=0)).astype(np.uint8) if windows.shape[1:] == self.choice.window else None
+
+    def backgrounds(self, *, held_out: bool, workers: Workers) -> Backgrounds:
+        """Images to take negatives from, with the boxes that are no negatives."""
+        return Backgrounds(
+            self.held_out_images if held_out else self.training_images,
+            self.family,
+            self.choice,
+            self.excluded,
+            self.ignored,
+            max_memory=max(self.config.max_memory - self.memory, 0),
+            seed=self.config.seed + held_out,
+            workers=workers,
+        )
+
+    @property
     def n_features(self) -> int:
-        """Number of features of all families."""
-        return sum(map(len, self.families))
+        """Number of features of a window."""
+        return self.family.n_features(self)
 
     @property
     def memory(self) -> int:
-        """Bytes that the largest stage needs: one bit per response, and the integral images."""
-        height, width = self.choice.window
-        samples = len(self.positives) + self.config.negatives_per_stage
-        return max(map(len, self.families)) * samples // 8 + 2 * 4 * (height + 1) * (width + 1) * samples
+        """Bytes of the samples of the largest step."""
+        return self.family.memory(self)
 
     def seconds(self, workers: Workers = ALL_THREADS) -> float:
         """Estimated training time, within a factor of two or three."""
-        samples = len(self.positives) + self.config.negatives_per_stage
-        stage = SECONDS_PER_RESPONSE * self.n_features / len(self.families) * samples
-        megapixels = mean_megapixels(self.images)
-        scanning = SECONDS_PER_MEGAPIXEL * megapixels * self._n_scans(1e6 * megapixels * WINDOWS_PER_PIXEL)
-        return (self.config.max_stages * stage + scanning) / workers.slots
-
-    def _n_scans(self, windows_per_image: float) -> float:
-        """Images that all stages together scan: each stage as many as supply its negatives.
-
-        Held-out images are scanned twice more, for the reference set and for the operating points.
-        """
-        config, n_held_out = self.config, len(self.data.held_out_images)
-        sides = (len(self.data.images), config.negatives_per_stage), (n_held_out, config.held_out_per_stage)
-        found = windows_per_image * config.max_false_positive_rate ** np.arange(config.max_stages)
-        return 2 * n_held_out + float(
-            sum(np.minimum(n, wanted / np.clip(found, None, MAX_PER_IMAGE)).sum() for n, wanted in sides)
-        )
+        return self.family.core_seconds(self) / workers.slots
 
     def describe(self, workers: Workers = ALL_THREADS) -> str:
         """A summary of data and settings, one topic per line."""
-        config, excluded = self.config, self.data.excluded_boxes
+        n_held_out = int(self.is_held_out.sum())
         name = self.annotations.classes[0] if self.annotations.classes else "object"
-        sizes = config.max_weak_learners
-        size = str(sizes) if isinstance(sizes, int) else ", ".join(map(str, sizes))
-        return "\n".join(
-            (
-                f"data       {data_line(self.annotations)}",
-                f"object     {name}: {self.annotations.summary()}",
-                f"window     {self.choice}",
-                f"positives  {self.positives}",
-                f"negatives  {len(self.images):,} images, up to {config.negatives_per_stage:,} windows per stage"
-                + (f"; {len(excluded):,} are annotated and mined outside their boxes" if excluded else ""),
-                f"held out   {len(self.data.held_out_positives):,} positives and {len(self.data.held_out_images):,} "
-                f"images (validation_share {config.validation_share:g})",
-                f"features   {self.n_features:,} ({config.features})",
-                f"cascade    up to {config.max_stages} stages of up to {size} weak learners",
-                *([] if self.ridge is None else [f"ridge      {self.ridge}"]),
-                f"memory     {self.memory / 1e6:,.0f} MB",
-                f"time       about {duration(self.seconds(workers))}, within a factor of two or three",
-            )
-        )
+        part = next((image.split for image in self.annotations.images if image.split), "")
+        lines = {
+            "data": f"format {self.annotations.format or 'unknown'}{f', part {part}' if part else ''}",
+            "object": f"{name}: {self.annotations.summary()}",
+            "window": str(self.choice),
+            "positives": str(self.positives),
+            "negatives": f"{len(self.training_images):,} images, outside of all boxes",
+            "held out": f"{len(self.held_out_images):,} images"
+            + (f" and {n_held_out:,} positives" if n_held_out else "")
+            + f" (validation_share {self.config.validation_share:g}"
+            + (")" if self.family.most_held_out is None else f", at most {self.family.most_held_out} images)"),
+            "features": f"{self.n_features:,} ({self.config.features})",
+            "settings": self.config.of_family(self.family.name),
+            "memory": f"{self.memory / 1e6:,.0f} MB, and up to {self.config.max_memory / 1e6:,.0f} MB of images",
+            "time": f"about {duration(self.seconds(workers))}, within a factor of two or three",
+        }
+        return "\n".join(f"{topic:<10} {text}" for topic, text in lines.items())
+
+    def fingerprint(self) -> dict[str, str]:
+        """A text for each setting and each part of the data that must not change during a training."""
+        held_out, parts = np.flatnonzero(self.is_held_out), (self.positives.windows, self.positives.objects)
+        return {
+            **self.config.fingerprint(self.family.name),
+            **self.family.fingerprint(),
+            "window": f"{self.choice.width} x {self.choice.height}",
+            "positives": f"{len(self.positives)} patches, {digest([*parts, held_out])}",
+            "images": images_digest(self.images, self.excluded),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedClass:
+    """The name of a class, its shapes, and the prepared data of each."""
+
+    name: str
+    shapes: Shapes
+    parts: tuple[Preparation, ...]
+
+    @property
+    def titles(self) -> list[str]:
+        """A name of each shape for messages: that of the class, and a number if it has several."""
+        several = len(self.parts) > 1
+        return [self.name + f", shape {number}" * several for number in range(1, len(self.parts) + 1)]
 
 
 def read_set(config: TrainingConfig, progress: Callable[[str, float], None] = lambda *_: None) -> Annotations:
@@ -266,15 +156,37 @@ def read_set(config: TrainingConfig, progress: Callable[[str, float], None] = la
     )
 
 
-def select_class(config: TrainingConfig, found: Annotations) -> tuple[Annotations, set[Path]]:
-    """The annotations of the class and part that a config selects, and the annotated images of all parts.
+def prepare_class(
+    config: TrainingConfig,
+    progress: Callable[[str, float], None] = lambda *_: None,
+    workers: Workers = ALL_THREADS,
+    found: Annotations | None = None,
+) -> PreparedClass:
+    """Read, cut and split the data of a class, in as many shapes as its boxes need, or as the config asks for.
 
-    Those of a test part must not be mined either.
+    `progress` receives the current step and its share done. `found` are the annotations of the config, as `read_set`
+    gives them, if they were read before.
     """
+    found = read_set(config, progress) if found is None else found
+    # Images of a test part must not be mined either.
     known = {image.path.resolve() for image in found.images}
     split = config.split or (TRAIN if TRAIN in found.splits else None)
-    found = found if split is None else found.select_split(split)
-    return found.select(config.class_name), known
+    annotations = (found if split is None else found.select_split(split)).select(config.class_name)
+    family = training_of(config.features)
+    shapes = _shapes(config, family, annotations)
+    parts = [
+        _prepare(
+            config, family, choice, _only_shape(annotations, shapes, number), annotations, known, progress, workers
+        )
+        for number, choice in enumerate(shapes.windows)
+    ]
+    name = annotations.classes[0] if annotations.classes else ONLY_CLASS
+    several = len(parts) > 1
+    return PreparedClass(
+        name if not several or is_class_name(name) else ONLY_CLASS,
+        shapes,
+        tuple(_with_common_split(config, parts) if several else parts),
+    )
 
 
 def prepare(
@@ -282,69 +194,179 @@ def prepare(
     progress: Callable[[str, float], None] = lambda *_: None,
     workers: Workers = ALL_THREADS,
     found: Annotations | None = None,
-) -> Preparation | ChannelPreparation:
-    """Read, cut and split the data that a config describes; `progress` receives the current step and its share done.
+) -> Preparation:
+    """The same for one window for all boxes."""
+    (part,) = prepare_class(replace(config, shapes=1), progress, workers, found).parts
+    return part
 
-    `found` are the annotations of the config, as `read_set` gives them, if they were read before.
+
+def _shapes(config: TrainingConfig, family: FamilyTraining, annotations: Annotations) -> Shapes:
+    """The shapes that a config asks for; a window of its own, and a family without shapes, have one."""
+    margin = 0.0 if config.margin is None and annotations.format == "crops" else config.margin
+    window = None if config.window is None else (config.window[1], config.window[0])
+    choose = partial(family.choose_window, margin=margin, window=window)
+    if config.shapes == AUTO and (not family.has_shapes or window is not None):
+        return choose_shapes(annotations.boxes, 1, choose)
+    if config.shapes != 1 and not family.has_shapes:
+        able = [name for name in FAMILIES if training_of(name).has_shapes]
+        raise ConfigError(
+            f"shapes={config.shapes} with features={config.features}: expected features={' or '.join(able)}"
+        )
+    if config.shapes not in (AUTO, 1) and window is not None:
+        raise ConfigError(
+            f"shapes={config.shapes} with a window: expected one of them, as each shape has its own window"
+        )
+    return choose_shapes(annotations.boxes, None if config.shapes == AUTO else int(config.shapes), choose)
+
+
+def _only_shape(annotations: Annotations, shapes: Shapes, number: int) -> Annotations:
+    """The same with the objects of one shape; those of the others are ignored: neither objects nor background."""
+    if len(shapes) == 1:
+        return annotations
+    images = []
+    for image in annotations.images:
+        ignore = image.ignore.copy()
+        ignore[~image.ignore] = shapes.shape_of(image.objects) != number
+        images.append(replace(image, ignore=ignore))
+    return replace(annotations, images=tuple(images))
+
+
+def _prepare(
+    config: TrainingConfig,
+    family: FamilyTraining,
+    choice: WindowChoice,
+    annotations: Annotations,
+    whole: Annotations,
+    known: set[Path],
+    progress: Callable[[str, float], None],
+    workers: Workers,
+) -> Preparation:
+    """Cut and collect the data of one shape; `whole` are the annotations of all shapes.
+
+    Parts of objects of other shapes are negatives, too. `known` are annotated images of all parts of the set.
     """
-    annotations, known = select_class(config, read_set(config, progress) if found is None else found)
-    if config.features == CHANNELS:
-        return prepare_channels(config, annotations, known, progress, workers)
-    choice = _window(annotations, config)
     positives = cut_positives(
+        family,
         annotations,
         choice,
         copies=config.copies_per_object,
-        jitter=config.jitter,
         mirror=config.mirror,
         seed=config.seed,
         workers=workers,
         progress=lambda share: progress("cutting positives", share),
     )
-    excluded_boxes = backgrounds_of(annotations) if config.backgrounds else {}
-    images, unreadable = images_to_mine(excluded_boxes, config.negatives, known, choice.window, annotations.shapes)
-    data = TrainingData.from_patches(
-        positives.patches, images, choice.window, config, positives.groups, excluded_boxes, are_checked=True
-    )
-    families = families_for(choice.window, config)
-    ridge = None
-    if config.ridge is None and positives.n_objects < FEW_OBJECTS:
-        ridge = choose_ridge(
-            families[0],
-            positives.patches,
-            positives.groups,
-            images,
-            excluded_boxes=excluded_boxes,
-            min_sigma=config.min_sigma,
-            seed=config.seed,
-            workers=workers,
-            progress=lambda share: progress("choosing the ridge", share),
-        )
-    return Preparation(config, annotations, choice, positives, families, data, ridge, unreadable)
+    annotated = backgrounds_of(annotations) if config.backgrounds else {}
+    least = choice.window
+    if choice.min_size is not None:  # images are enlarged up to twice
+        least = choice.height // 2 - family.grid.padding, choice.width // 2 - family.grid.padding
+    images, unreadable = images_to_mine(annotated, config.negatives, known, least, annotations.shapes)
+    excluded = {image.path: image.boxes for image in whole.images}
+    ignored = {image.path: image.ignored for image in whole.images}
+    prepared = prepare_windows(family, choice, positives, images, config, excluded)
+    return replace(prepared, annotations=annotations, ignored=ignored, faults=unreadable)
 
 
-def _window(annotations: Annotations, config: TrainingConfig) -> WindowChoice:
-    margin = config.margin
-    if margin is None:
-        margin = 0.0 if annotations.format == "crops" else MARGIN
-    choice = window_of(annotations.boxes, margin=margin)
-    if config.window is None:
-        return choice
-    width, height = config.window
-    return replace(choice, height=height, width=width)
+def prepare_windows(
+    family: FamilyTraining,
+    choice: WindowChoice,
+    positives: Positives,
+    images: Sequence[Path],
+    config: TrainingConfig,
+    excluded: BoxesByImage | None = None,
+) -> Preparation:
+    """Prepare a training from positives and from images outside of some boxes; raises `TrainingDataError`.
 
-
-def families_for(window: tuple[int, int], config: TrainingConfig) -> tuple[FeatureFamily, ...]:
-    """Feature pools, each sampled down to `max_features`; the seed fixes the sample.
-
-    >>> [len(pool) for pool in families_for((24, 24), TrainingConfig(features="haar,lbp", max_features=5000))]
-    [5000, 5000]
+    Positives of one object stay on one side. Images may contain the object inside of their `excluded` boxes (n, 4).
     """
-    rng = np.random.default_rng([config.seed, 3])
-    pools: list[FeatureFamily] = []
-    for name in config.features.split(","):
-        pool = TRAINABLE[name].from_window(window)
-        if len(pool) > config.max_features:
-            pool = pool.take(np.sort(rng.choice(len(pool), config.max_features, replace=False)))
-        pools.append(pool)
-    return tuple(pools)
+    positives = family.usable(positives, config)
+    is_held_out = np.zeros(len(positives), np.bool_)
+    if family.holds_out_objects:
+        is_held_out[split_objects(positives.objects, config.validation_share, config.seed)[1]] = True
+    sides = split_backgrounds(config, family, images)
+    return Preparation(config, family, choice, positives, is_held_out, *sides, excluded=excluded or {})
+
+
+# --- Holding out ------------------------------------------------------------------------------------------------------
+
+
+def split_in_runs(n: int, share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Indices of the training and the held-out part, in runs of neighbours: near-duplicates stay on one side.
+
+    >>> train, held_out = split_in_runs(1000, 0.2, seed=0)
+    >>> len(train), len(held_out)
+    (800, 200)
+    """
+    runs = np.array_split(np.arange(n), max(FEWEST_RUNS, -(-n // RUN)))
+    order = np.random.default_rng(seed).permutation(len(runs))
+    n_held_out = min(max(1, round(share * len(runs))), len(runs) - 1)
+    held_out, train = order[:n_held_out], order[n_held_out:]
+    return np.sort(np.concatenate([runs[i] for i in train])), np.sort(np.concatenate([runs[i] for i in held_out]))
+
+
+def split_objects(objects: NDArray[np.intp], share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Split positives of objects with these numbers (n,): all positives of an object are on one side.
+
+    >>> train, held_out = split_objects(np.repeat(np.arange(20), 3), 0.2, seed=0)
+    >>> len(train), len(held_out), bool(np.isin(train // 3, held_out // 3).any())
+    (48, 12, False)
+    """
+    _, first, number = np.unique(objects, return_index=True, return_inverse=True)
+    # Objects keep their order, so that neighbours stay together.
+    rank = np.argsort(np.argsort(first))[number]
+    _, held_out = split_in_runs(len(first), share, seed)
+    is_held_out = np.isin(rank, held_out)
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+
+
+def split_images(images: Sequence[Path], share: float, seed: int) -> tuple[list[Path], list[Path]]:
+    """Images to mine negatives from, and held-out images; at least one on each side."""
+    if len(images) < 2:
+        raise TrainingDataError(
+            f"got {len(images)} usable images for negatives; expected at least two, better hundreds: add images "
+            "without the object (negatives)"
+        )
+    order = np.random.default_rng([seed, 1]).permutation(len(images))
+    n_held_out = min(max(1, round(share * len(images))), len(images) - 1)
+    return [images[i] for i in order[n_held_out:]], [images[i] for i in order[:n_held_out]]
+
+
+def split_backgrounds(
+    config: TrainingConfig, family: FamilyTraining, images: Sequence[Path]
+) -> tuple[list[Path], list[Path]]:
+    """Images to mine negatives from, and a share of them that is held out, at most as many as the family wants."""
+    most = len(images) if family.most_held_out is None else family.most_held_out
+    return split_images(images, min(config.validation_share, most / max(len(images), 1)), config.seed)
+
+
+def _with_common_split(config: TrainingConfig, parts: Sequence[Preparation]) -> Sequence[Preparation]:
+    """All shapes hold out the same images, of those that are large enough for all of them, and train on all others."""
+    images = [set(part.images) for part in parts]
+    if all(other == images[0] for other in images):  # they are split in the same way
+        return parts
+    common = set.intersection(*images)
+    _, held_out = split_backgrounds(config, parts[0].family, [path for path in parts[0].images if path in common])
+    return [
+        replace(part, training_images=[path for path in part.images if path not in held_out], held_out_images=held_out)
+        for part in parts
+    ]
+
+
+# --- Hashes -----------------------------------------------------------------------------------------------------------
+
+
+def images_digest(paths: Sequence[Path], excluded: BoxesByImage) -> str:
+    """Names and sizes of the files in their order: a folder may move, and reading all contents would take minutes."""
+    files = list(map_files(lambda path: (path.name, path.stat().st_size), paths))
+    boxes = [part for i, path in enumerate(paths) if len(excluded.get(path, ())) for part in (i, excluded[path])]
+    return f"{len(files)} files, {digest([*files, *boxes])}"
+
+
+def digest(parts: list[Any]) -> str:
+    """A short hash of arrays and of other values by their text."""
+    hashed = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            hashed.update(f"{part.dtype.str}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
+        else:
+            hashed.update(repr(part).encode())
+    return hashed.hexdigest()[:16]

@@ -3,98 +3,69 @@
 from __future__ import annotations
 
 import platform
-import time
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Never
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 import whet
-from whet._kernels.threads import DEFAULT_MAX_MEMORY
-from whet._kernels.workers import ALL_THREADS, Workers, workers_from
-from whet.cascade.boxes import box_iou
 from whet.detector.base import ABSOLUTE_PATH, DEFAULT_POINT, DetectorBase, Fact, Provenance, Reporting
-from whet.detector.classes import MultiClassDetector, detectors_of
-from whet.detector.detector import Detector
-from whet.errors import ConfigError, UnreadableImageError
+from whet.detector.detector import Detector, check_class_name
+from whet.detector.shape import ShapeDetector
+from whet.errors import CheckpointError, ConfigError
 from whet.evaluation.advice import Advice, Findings, advise
-from whet.evaluation.curves import operating_point, rate_interval
-from whet.evaluation.error_kinds import count_errors
-from whet.evaluation.evaluation import evaluate_detections
-from whet.evaluation.runs import DetectedImage, detect_many
-from whet.features.integral import FeatureFamily
-from whet.io.annotations.annotation import ONLY_CLASS
+from whet.evaluation.curves import rate_interval
+from whet.io.annotations.annotation import ONLY_CLASS, Annotations
+from whet.io.annotations.formats import read_annotations
 from whet.io.files import as_path, is_url, short_hashes
-from whet.training.cascade import Callback, Patches, common_window, train_stages
-from whet.training.channel_preparation import ChannelPreparation
-from whet.training.channel_training import train_channels
-from whet.training.checkpoint import Checkpoint
-from whet.training.config import AUTO, CHANNELS, SETTINGS, Mirror, TrainingConfig, opencv_settings, unknown_setting
-from whet.training.data import TrainingData
-from whet.training.negatives import ExcludedBoxes, SkippedImagesWarning
-from whet.training.preparation import Preparation, prepare
-from whet.training.progress import Event, StepStarted, TrainingResult
-from whet.training.reference import is_outside, make_reference, with_judging_places
-from whet.training.stage import GreedyLDA, StageLearner
+from whet.models.contract import family_of
+from whet.models.gslda.fitting import StageLearner
+from whet.models.gslda.integral import FeatureFamily
+from whet.parallel.workers import ALL_THREADS, Workers, workers_from
+from whet.training.backgrounds import BoxesByImage
+from whet.training.config import AUTO, PathOrText, Settings, TrainingConfig, config_from, with_settings
+from whet.training.loop import Training
+from whet.training.preparation import Preparation, PreparedClass, prepare, prepare_class
+from whet.training.progress import Callback, Event, TrainingResult
+from whet.training.samples import Windows
+from whet.training.validation import (
+    Fitted,
+    Points,
+    ScannedImages,
+    choose_points,
+    false_positives_of,
+    held_out_reference,
+    held_out_scores,
+    set_points,
+)
 
 if TYPE_CHECKING:
     from distributed import Client
 
-PathOrText = str | PathLike[str]
 
-
+@with_settings
 def train(
     annotations: PathOrText,
     negatives: PathOrText | Iterable[PathOrText] = (),
     *,
-    format: str | None = None,
-    images: PathOrText | None = None,
-    class_name: str | None = None,
-    split: str | None = None,
-    backgrounds: bool = True,
-    views: int | Literal["auto"] = AUTO,
-    window: tuple[int, int] | None = None,
-    margin: float | None = None,
-    mirror: Mirror = "safe",
-    copies_per_object: int | None = None,
-    jitter_shift: float = 0.04,
-    jitter_scale: float = 0.09,
-    jitter_rotation: float = 3.0,
-    features: str | Sequence[str] = CHANNELS,
-    trees: int = 1024,
-    negatives_per_round: int = 5000,
-    max_features: int = 10_000,
-    max_stages: int = 12,
-    max_weak_learners: int | tuple[int, ...] = 100,
-    negatives_per_stage: int = 3000,
-    min_detection_rate: float = 0.98,
-    max_false_positive_rate: float = 0.4,
-    target_false_positive_rate: float = 1e-6,
-    validation_share: float = 0.25,
-    ridge: float | None = None,
-    early_exits: bool = True,
-    drop_rejected_positives: bool = True,
-    min_sigma: float = 5.0,
-    max_memory: int = DEFAULT_MAX_MEMORY,
-    seed: int = 0,
     for_opencv: bool = False,
     checkpoint: PathOrText | None = None,
     callback: Callable[[Event], None] | None = None,
     threads: int | None = None,
     client: Client | None = None,
-    **unknown: Never,
+    **settings: Unpack[Settings],
 ) -> Detector:
-    """Train a detector from annotated images: COCO, YOLO, Pascal VOC, OpenCV's info.dat, CSV or a folder of crops.
+    """Train a detector from annotated images, in any format that `read_annotations` reads.
 
     `negatives` are images without the object, or folders of them; the annotated images also supply negatives, outside
     their boxes. `images` is the folder of the annotated images. It and `negatives` may be URLs, such as s3://bucket/set
-    (extra `remote`). `class_name` selects one of several classes. `whet.training.TrainingConfig` describes all
-    settings.
+    (extra `remote`). `class_name` selects one of several classes.
+
     With `for_opencv`, the detector is a cascade that `Detector.export_opencv` can write: of "haar" features, or of
     "lbp" if `features` says so, with `min_sigma` and `early_exits` as OpenCV needs them.
 
@@ -105,7 +76,7 @@ def train(
 
     >>> import tempfile
     >>> from PIL import Image
-    >>> from whet.demo.objects import draw_set
+    >>> from whet.demo.drawn_vans import draw_set
     >>> from whet.io.annotations.formats import write_annotations
     >>> folder, rng = Path(tempfile.mkdtemp()), np.random.default_rng(0)
     >>> for i in range(20):  # use photographs in practice
@@ -122,41 +93,26 @@ def train(
     Traceback (most recent call last):
     TypeError: unknown setting 'epochs'. Valid settings: annotations, negatives, format, ...
     """
-    given = locals()  # all parameters by name; TrainingConfig checks their values
-    config = config_from({name: given[name] for name in SETTINGS} | unknown, for_opencv=for_opencv)
-    if config.views not in (AUTO, 1):
-        raise ConfigError(f"views={views}: `train` makes one detector; use whet.train_classes for several views")
+    given = {"annotations": annotations, "negatives": negatives, **settings}
+    config = config_from(given, for_opencv=for_opencv, function=train)
+    if config.shapes not in (AUTO, 1):
+        raise ConfigError(f"shapes={config.shapes}: `train` makes one shape; use whet.train_classes for several")
     workers = workers_from(client, threads)
     prepared = prepare(config, workers=workers)
     file = None if checkpoint is None else Path(checkpoint)
     return train_prepared(prepared, callback or (lambda _: None), checkpoint=file, workers=workers).detector
 
 
-def config_from(settings: Mapping[str, Any], *, for_opencv: bool = False) -> TrainingConfig:
-    """The config of settings by name; raises TypeError for an unknown one."""
-    unknown = [name for name in settings if name not in SETTINGS]
-    if unknown:
-        raise TypeError(unknown_setting(unknown[0], [*SETTINGS, *ARGUMENTS]))
-    return TrainingConfig(**(opencv_settings(settings) if for_opencv else settings))
-
-
-# Parameters of `train` that are no settings of the detector.
-ARGUMENTS = ("for_opencv", "checkpoint", "callback", "threads", "client")
-
-
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A detector, the result of its training, and its false positives in the held-out images.
+    """A detector, the result of its training, and its operating points, by the held-out images.
 
-    `false_positives` are those at any score, `default_false_positives` those at the default operating point.
     `findings` are the errors on objects that were not trained on and the learning curve; None for a cascade.
     """
 
     detector: Detector
     result: TrainingResult
-    n_images: int
-    false_positives: int
-    default_false_positives: int
+    points: Points
     findings: Findings | None = None
 
     def detection_rate(self, min_score: float | str | None = None) -> tuple[float, tuple[float, float]] | None:
@@ -177,182 +133,57 @@ class Trained:
 
 
 def train_prepared(
-    prepared: Preparation | ChannelPreparation,
+    prepared: Preparation,
     callback: Callback = lambda _: None,
     *,
     checkpoint: Path | None = None,
     origin: Provenance | None = None,
     workers: Workers = ALL_THREADS,
 ) -> Trained:
-    """Train on prepared data, then set operating points on the held-out images."""
-    if isinstance(prepared, ChannelPreparation):
-        return _train_channels(prepared, callback, checkpoint, _origin(prepared, origin), workers)
-    config = prepared.config if prepared.ridge is None else replace(prepared.config, ridge=prepared.ridge.ridge)
-    fitted, result = _train(
-        prepared.families,
-        prepared.data,
-        config,
-        callback,
-        checkpoint=checkpoint,
-        origin=_origin(prepared, origin),
-        workers=workers,
+    """Train on prepared data; then the held-out images give a reference set and operating points."""
+    training = Training(prepared, callback, checkpoint=checkpoint, workers=workers)
+    fitted, choice = training.run(), prepared.choice
+    base = DetectorBase(
+        fitted.model,
+        provenance=training_provenance(training, fitted, _origin(prepared, origin)),
+        mean_positive=prepared.mean_positive,
+        training_images=_training_images(prepared, workers),
     )
-    data, offset = prepared.data, prepared.choice.box_offset
-    steps = _LastSteps(result, callback)
-    steps.start("reference set")
-    reference = make_reference(
-        fitted.base,
-        data.held_out_positives,
-        data.held_out_images,
-        groups=data.held_out_groups,
-        excluded_boxes=data.excluded_boxes,
-        offset=offset,
-        seed=config.seed,
-        workers=workers,
-    )
-    base = replace(fitted.base, reference=reference, training_images=_training_images(prepared, workers))
-    detector = Detector(base, reporting=Reporting(offset))
-    steps.start("operating points")
-    result = replace(result, object_scores=_held_out_scores(detector, prepared, workers))
-    trained = _with_points(detector, result, data.held_out_images, data.excluded_boxes, workers)
-    return replace(trained, result=replace(result, seconds=steps.seconds))
+    training.announce("reference set and operating points")
+    scanned = fitted.scanned or ScannedImages.from_backgrounds(training.held_out, base.model)
+    reference = fitted.reference
+    if reference is None:
+        positives = prepared.positives.take(prepared.is_held_out)
+        reference = held_out_reference(base.model, positives, training.held_out, scanned, seed=prepared.config.seed)
+    base = replace(base, reference=reference)
+    keep = family_of(base.model.family).keep_samples
+    if keep and prepared.config.samples == "keep":
+        module, _, name = keep.rpartition(".")
+        base = getattr(import_module(module), name)(training, base, scanned)
+    reporting = Reporting(choice.box_offset, min_size=choice.min_size)
+    detector = Detector.from_base(base, reporting=reporting)
+    result = fitted.result
+    if result.object_scores is None:
+        scores = held_out_scores(detector, _held_out_objects(prepared), workers)
+        result = replace(result, object_scores=scores)
+    with_objects = [len(image.objects) for image in prepared.annotations.images if len(image.objects)]
+    per_image = float(np.mean(with_objects)) if with_objects else 1.0
+    false_positives = [(image.boxes, image.scores) for image in scanned.readable]
+    points = choose_points(false_positives, result.object_scores, per_image)
+    set_points(detector, points)
+    findings = None
+    if fitted.findings is not None:
+        findings = fitted.findings(points.thresholds.get(DEFAULT_POINT, -np.inf))
+    return Trained(detector, replace(result, seconds=training.seconds), points, findings)
 
 
-class _LastSteps:
-    """Events of the steps after a training, and the seconds of both."""
-
-    def __init__(self, result: TrainingResult, callback: Callback) -> None:
-        self.begun, self.stage, self.callback = time.monotonic() - result.seconds, result.n_stages, callback
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.begun
-
-    def start(self, name: str) -> None:
-        """Announce a step."""
-        self.callback(StepStarted(self.stage, self.seconds, None, name))
-
-
-# A detection finds an object from this IoU on.
-FOUND_IOU = 0.5
-
-
-def _held_out_scores(detector: Detector, prepared: Preparation, workers: Workers) -> NDArray[np.float64]:
-    """Scores (n,) of the held-out objects in their images, -inf if they are not found.
-
-    The reference set does not give them: objects that are larger than the window score higher, as more windows fire.
-    """
+def _held_out_objects(prepared: Preparation) -> list[tuple[Path, NDArray[np.float64]]]:
+    """Image and box (4,) of each held-out object."""
     objects = [(image.path, box) for image in prepared.annotations.images for box in image.objects]
-    boxes: dict[Path, list[NDArray[np.float64]]] = {}
-    groups = prepared.data.held_out_groups
-    for number in [] if groups is None else np.unique(groups).tolist():
-        path, box = objects[number]
-        boxes.setdefault(path, []).append(box)
-    scores = [np.empty(0)]
-    for one in detect_many(detector, list(boxes), min_score=-np.inf, workers=workers):
-        if one.found is not None:
-            matches = box_iou(np.array(boxes[one.path]), one.found.boxes) > FOUND_IOU
-            scores.append(np.where(matches, one.found.scores, -np.inf).max(axis=1, initial=-np.inf))
-    return np.concatenate(scores)
+    return [objects[number] for number in np.unique(prepared.positives.objects[prepared.is_held_out]).tolist()]
 
 
-def _train_channels(
-    prepared: ChannelPreparation,
-    callback: Callback,
-    checkpoint: Path | None,
-    origin: Provenance,
-    workers: Workers,
-) -> Trained:
-    file = Checkpoint(checkpoint, prepared.fingerprint())
-    stage, reference, result, validated = train_channels(prepared, callback, checkpoint=file, workers=workers)
-    steps = _LastSteps(result, callback)
-    config, choice = prepared.config, prepared.choice
-    provenance = training_provenance(
-        config,
-        result,
-        learner="boosted trees",
-        n_positives=len(prepared.positives),
-        n_images=len(prepared.images),
-        n_features=prepared.n_features,
-        is_cascade=False,
-        origin=origin,
-    )
-    images = _training_images(prepared, workers)
-    base = DetectorBase(choice.window, (stage,), provenance=provenance, reference=reference, training_images=images)
-    detector = Detector(base, reporting=Reporting(choice.box_offset, min_size=choice.min_size))
-    steps.start("reference set")
-    reference = with_judging_places(detector, prepared.held_out_images, prepared.excluded, workers)
-    detector = Detector(replace(base, reference=reference), reporting=detector.reporting)
-    steps.start("operating points")
-    trained = _with_points(detector, result, prepared.held_out_images, prepared.excluded, workers)
-    errors = count_errors(
-        validated.unseen.evaluation,
-        detector.operating_points.get(DEFAULT_POINT, -np.inf),
-        shapes=validated.unseen.shapes,
-        min_size=choice.min_size,
-        aspect=choice.object_width / choice.object_height,
-    )
-    aspects = choice.aspect_low, choice.aspect_high
-    findings = Findings(errors, None, validated.curve, prepared.positives.n_objects, aspects, choice.misfits)
-    return replace(trained, findings=findings, result=replace(result, seconds=steps.seconds))
-
-
-# False positives per image by the name of the operating point; the last measurable one is the default.
-POINTS = {"one false positive per image": 1.0, "one per ten images": 0.1}
-# With fewer images, a rate of one per ten images is a single false positive, or none.
-ENOUGH_IMAGES = 10
-
-
-def _with_points(
-    detector: Detector, result: TrainingResult, images: Sequence[Path], excluded: ExcludedBoxes, workers: Workers
-) -> Trained:
-    return Trained(detector, result, *set_points(detector, images, excluded, workers))
-
-
-def set_points(
-    model: Detector | MultiClassDetector, images: Sequence[Path], excluded: ExcludedBoxes, workers: Workers
-) -> tuple[int, int, int]:
-    """Set the operating points of a detector, or of all views of a class, by false positives in held-out images.
-
-    Their objects may be training positives: what is detected on them, or on parts of them, is left out. Returns the
-    numbers of images, and of false positives at any score and at the default point.
-    """
-    scanned = list(detect_many(model, images, workers=workers, min_score=-np.inf))
-    done = [one for one in scanned if one.found is not None]
-    _check_held_out(scanned, len(done))
-    found = []
-    for one in done:
-        assert one.found is not None
-        outside = one.found[is_outside(one.found.boxes, excluded.get(one.path))]
-        found.append((outside.boxes, outside.scores))
-    nothing = np.empty((0, 4)), np.empty(0, np.bool_)
-    curve = evaluate_detections(found, [nothing] * len(found)).curve
-    points: dict[str, float] = {}
-    for name, rate in POINTS.items():
-        threshold = operating_point(curve, rate)
-        if np.isfinite(threshold):
-            points[name] = threshold
-            if rate >= 1 or len(done) >= ENOUGH_IMAGES:
-                points[DEFAULT_POINT] = threshold
-    for detector in detectors_of(model):
-        for name in (*POINTS, DEFAULT_POINT):
-            detector.set_operating_point(name, points.get(name))
-    default = curve.false_positives[curve.thresholds >= points.get(DEFAULT_POINT, -np.inf)]
-    return len(done), int(curve.false_positives[-1]), int(default.max(initial=0))
-
-
-def _check_held_out(scanned: Sequence[DetectedImage], n_read: int) -> None:
-    """Held-out images that cannot be read are named; without any, there is nothing to set operating points by."""
-    unread = [one for one in scanned if one.error is not None]
-    if not unread:
-        return
-    what = f"{len(unread)} of {len(scanned)} held-out images cannot be read, for example {unread[0].error}"
-    if not n_read:
-        raise UnreadableImageError(f"{what}; the training continues where it is with --resume")
-    warnings.warn(f"{what}; operating points are set without them", SkippedImagesWarning, stacklevel=3)
-
-
-def _origin(prepared: Preparation | ChannelPreparation, origin: Provenance | None) -> Provenance:
+def _origin(prepared: Preparation, origin: Provenance | None) -> Provenance:
     classes = prepared.annotations.classes
     origin = Provenance() if origin is None else origin
     origin = origin.with_class(classes[0]) if classes and classes[0] != ONLY_CLASS else origin
@@ -363,15 +194,15 @@ def _origin(prepared: Preparation | ChannelPreparation, origin: Provenance | Non
     return replace(origin, data=f"{name}: {prepared.annotations.summary()}")
 
 
-def _training_images(prepared: Preparation | ChannelPreparation, workers: Workers) -> NDArray[np.uint32]:
+def _training_images(prepared: Preparation, workers: Workers) -> NDArray[np.uint32]:
     """Short hashes of all images that have a part in the detector, held-out images included."""
     with_objects = [image.path for image in prepared.annotations.images if len(image.objects)]
     return short_hashes(dict.fromkeys([*with_objects, *prepared.images]), workers)
 
 
 def train_detector(
-    family: FeatureFamily | Sequence[FeatureFamily],
-    positives: Patches,
+    pools: FeatureFamily | Sequence[FeatureFamily],
+    positives: Windows,
     images: Sequence[Path],
     config: TrainingConfig | None = None,
     callback: Callback = lambda _: None,
@@ -380,80 +211,37 @@ def train_detector(
     checkpoint: Path | None = None,
     origin: Provenance | None = None,
     groups: NDArray[np.intp] | None = None,
-    excluded_boxes: ExcludedBoxes | None = None,
+    excluded_boxes: BoxesByImage | None = None,
     workers: Workers = ALL_THREADS,
 ) -> tuple[Detector, TrainingResult]:
-    """Train a cascade from patches like `train_cascade`, and return it as a detector with its provenance.
+    """Train a cascade from patches (see `prepare_patches`), and return it as a detector with its provenance.
 
-    `origin` (data, licence, command) is completed with goals, counts and the result of the training. Equal trainings
-    give equal files.
+    With a `checkpoint` file, a repeated call resumes an interrupted training and gives the same detector, bit by bit.
+    `max_stages`, `target_false_positive_rate` and `workers` may change between runs. The result does not depend on
+    the number of workers. `origin` (data, licence, command) is completed with goals, counts and the result of the
+    training. Equal trainings give equal files.
     """
-    config = TrainingConfig() if config is None else config
-    families = tuple(family) if isinstance(family, Sequence) else (family,)
-    data = TrainingData.from_patches(positives, images, common_window(families), config, groups, excluded_boxes)
-    return _train(
-        families, data, config, callback, learner=learner, checkpoint=checkpoint, origin=origin, workers=workers
-    )
+    from whet.training.gslda import prepare_patches
+
+    prepared = prepare_patches(pools, positives, images, config, learner, groups, excluded_boxes)
+    training = Training(prepared, callback, checkpoint=checkpoint, workers=workers)
+    fitted = training.run()
+    provenance = training_provenance(training, fitted, origin or Provenance())
+    return Detector.from_base(DetectorBase(fitted.model, provenance, prepared.mean_positive)), fitted.result
 
 
-def _train(
-    families: Sequence[FeatureFamily],
-    data: TrainingData,
-    config: TrainingConfig,
-    callback: Callback,
-    *,
-    learner: StageLearner | None = None,
-    checkpoint: Path | None = None,
-    origin: Provenance | None = None,
-    workers: Workers = ALL_THREADS,
-) -> tuple[Detector, TrainingResult]:
-    cascade, stages, result = train_stages(
-        families, data, config, callback, learner=learner, checkpoint=checkpoint, workers=workers
-    )
-    provenance = training_provenance(
-        config,
-        result,
-        learner=type(learner or GreedyLDA()).__name__,
-        n_positives=data.n_positives,
-        n_images=data.n_images,
-        n_features=sum(map(len, families)),
-        origin=origin,
-    )
-    base = DetectorBase(cascade.window, stages, cascade.min_sigma, provenance, data.mean_positive)
-    return Detector(base), result
-
-
-def training_provenance(
-    config: TrainingConfig,
-    result: TrainingResult,
-    *,
-    learner: str,
-    n_positives: int,
-    n_images: int,
-    n_features: int,
-    is_cascade: bool = True,
-    origin: Provenance | None = None,
-) -> Provenance:
+def training_provenance(training: Training, fitted: Fitted, origin: Provenance) -> Provenance:
     """Provenance for the header of a detector; `origin` takes precedence.
 
     The rates are those of the result: false positives in held-out images, detections of validation positives.
     """
-    origin = Provenance() if origin is None else origin
-    goals: dict[str, Fact] = {
-        "stage detection rate": config.min_detection_rate,
-        "stage false-positive rate": config.max_false_positive_rate,
-        "false-positive rate": config.target_false_positive_rate,
-    }
-    negatives = {"negatives per stage": config.negatives_per_stage}
-    if not is_cascade:
-        goals, negatives = {}, {"negatives per round": config.negatives_per_round}
+    prepared, fitting, result = training.prepared, training.fitting, fitted.result
     facts: dict[str, Fact] = {
-        "seed": config.seed,
-        "learner": learner,
-        "positives": n_positives,
-        "images": n_images,
-        "features": n_features,
-        **negatives,
+        "seed": prepared.config.seed,
+        "positives": len(prepared.positives),
+        "images": len(prepared.images),
+        "features": prepared.n_features,
+        **fitting.facts,
         "stages": result.n_stages,
         "stop reason": str(result.stop_reason),
         "false-positive rate": result.false_positive_rate,
@@ -464,4 +252,131 @@ def training_provenance(
         "numpy": np.__version__,
         "python": platform.python_version(),
     }
-    return replace(origin, goals=goals | dict(origin.goals), facts=facts | dict(origin.facts))
+    return replace(origin, goals=fitting.goals | dict(origin.goals), facts=facts | dict(origin.facts))
+
+
+# --- Several classes and shapes ---------------------------------------------------------------------------------------
+
+
+@partial(with_settings, without=["class_name"])
+def train_classes(
+    annotations: PathOrText,
+    negatives: PathOrText | Iterable[PathOrText] = (),
+    *,
+    classes: Sequence[str] | None = None,
+    for_opencv: bool = False,
+    checkpoint: PathOrText | None = None,
+    callback: Callable[[Event], None] | None = None,
+    threads: int | None = None,
+    client: Client | None = None,
+    **settings: Unpack[Settings],
+) -> Detector:
+    """Train a detector of several classes; None: of all classes of the annotations.
+
+    Objects of other classes are background for a class. A class whose boxes differ too much in shape gets several
+    shapes. All other parameters are those of `train`; `checkpoint` is a folder here.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> folder, rng = Path(tempfile.mkdtemp()), np.random.default_rng(0)
+    >>> rows = []
+    >>> for i in range(24):  # bright and dark squares on noise; use photographs in practice
+    ...     scene = rng.integers(90, 160, (90, 180, 3), dtype=np.uint8)
+    ...     scene[30:60, 20:50], scene[30:60, 120:150] = 250, 5
+    ...     Image.fromarray(scene).save(folder / f"{i}.png")
+    ...     rows += [f"{i}.png,20,30,30,30,bright", f"{i}.png,120,30,30,30,dark"]
+    >>> _ = (folder / "squares.csv").write_text("\\n".join(rows))
+    >>> squares = train_classes(folder / "squares.csv", trees=16, negatives_per_round=200, copies_per_object=2)
+    >>> squares
+    Detector(bright, dark)
+    >>> sorted(set(squares.detect(folder / "0.png").labels))
+    ['bright', 'dark']
+    """
+    if "class_name" in settings:
+        raise TypeError(
+            f"got class_name={settings['class_name']!r} for several classes; use classes=[...] to choose some, or "
+            "whet.train for one"
+        )
+    found = read_annotations(annotations, settings.get("format"), settings.get("images"))
+    workers = workers_from(client, threads)
+    trained: dict[str, list[ShapeDetector]] = {}
+    n_before = 0
+    every: list[str | None] = [*selected_names(found, classes)] or [None]  # without boxes, an error that says so
+    for name in every:
+        given = {"annotations": annotations, "negatives": negatives, "class_name": name, **settings}
+        config = config_from(given, for_opencv=for_opencv, function=train_classes)
+        prepared = prepare_class(config, workers=workers, found=found)
+        numbers = range(n_before, n_before + len(prepared.parts))
+        files = [None if checkpoint is None else class_checkpoint(Path(checkpoint), number) for number in numbers]
+        done = train_class(prepared, callback or (lambda _: None), checkpoints=files, workers=workers)
+        trained[prepared.name] = [one.detector.only for one in done]
+        n_before += len(done)
+    return Detector(trained)
+
+
+def classes_of(
+    annotations: PathOrText, format: str | None, images: PathOrText | None, classes: Sequence[str] | None
+) -> list[str]:
+    """The classes of a data set to train; see `selected_names`."""
+    return selected_names(read_annotations(annotations, format, images), classes)
+
+
+def selected_names(found: Annotations, classes: Sequence[str] | None) -> list[str]:
+    """The classes to train, in the order given; None: all that have boxes. An unknown one is an `AnnotationError`."""
+    if classes is None:
+        return checked_names([name for name, n in found.counts.items() if n])
+    names = list(dict.fromkeys(classes.split(",") if isinstance(classes, str) else classes))
+    for name in names:
+        found.select(name)
+    return checked_names(names)
+
+
+def checked_names(names: list[str]) -> list[str]:
+    """The same names; raises `ConfigError` for one that a model of several classes cannot have."""
+    try:
+        for name in names:
+            check_class_name(name)
+    except ValueError as error:
+        raise ConfigError(f"classes={', '.join(names)}: {error}; rename it, or train it alone with --class") from error
+    return names
+
+
+def class_checkpoint(folder: Path, number: int) -> Path:
+    """The checkpoint of one of several classes, in a folder that is made."""
+    if folder.is_file():
+        raise CheckpointError(f"{folder} is of a training of one class; remove it (--fresh), or choose another output")
+    folder.mkdir(exist_ok=True)
+    return folder / f"{number}.checkpoint"
+
+
+def train_class(
+    prepared: PreparedClass,
+    callback: Callback = lambda _: None,
+    *,
+    checkpoints: Iterable[Path | None],
+    workers: Workers = ALL_THREADS,
+) -> list[Trained]:
+    """Train the detectors of a class, one for each shape, with a checkpoint each; see `with_common_points`."""
+    parts = prepared.parts
+    if len(parts) > 1:  # whose scores must compare: they are not made again
+        parts = tuple(replace(part, config=replace(part.config, samples="none")) for part in parts)
+    trained = [
+        train_prepared(part, callback, checkpoint=file, workers=workers)
+        for part, file in zip(parts, checkpoints, strict=True)
+    ]
+    return with_common_points(prepared, trained, workers)
+
+
+def with_common_points(
+    prepared: PreparedClass, trained: Sequence[Trained], workers: Workers = ALL_THREADS
+) -> list[Trained]:
+    """Give all shapes of a class the operating points of their detections together."""
+    if len(trained) == 1:
+        return list(trained)
+    detector = Detector({prepared.name: [part.detector.only for part in trained]})
+    # All shapes hold out the same images, and exclude the boxes of all shapes.
+    first = prepared.parts[0]
+    points = choose_points(false_positives_of(detector, first.held_out_images, first.excluded, workers))
+    set_points(detector, points)
+    return [replace(part, points=points) for part in trained]

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from whet.errors import (
-    BoxError,
     CannotExportError,
     CannotLearnError,
     CannotWriteError,
@@ -16,12 +15,11 @@ from whet.errors import (
     NotNowError,
     ProjectClosedError,
     UnknownItemError,
-    UnreadableImageError,
     WhetError,
 )
 
 try:
-    from fastapi import BackgroundTasks, Depends, FastAPI, Header, Path, Query, Request, Response
+    from fastapi import BackgroundTasks, Body, FastAPI, Header, Path, Query, Request, Response
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
     from fastapi.staticfiles import StaticFiles
@@ -31,12 +29,10 @@ except ImportError as error:
     raise MissingExtraError("fastapi", "studio") from error
 
 from whet import __version__
-from whet.web import exports, insights, overview
+from whet.web import exports, page_state, quality
 from whet.web.labelling import MOST_BOXES
 from whet.web.programs import Metrics, RequestId, add_events, add_programs, add_video
-from whet.web.security import COOKIE, Access, Guard, token_in
-from whet.web.studio import Studio
-from whet.web.views import (
+from whet.web.schemas import (
     BlameView,
     Corrected,
     CurvesView,
@@ -48,6 +44,8 @@ from whet.web.views import (
     SavedView,
     StateView,
 )
+from whet.web.security import COOKIE, Access, Guard, token_in
+from whet.web.studio import Studio
 from whet.web.workspace import Workspace
 
 STATIC = files("whet.web") / "static"
@@ -56,6 +54,9 @@ Side = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 BoxIn = tuple[Side, Side, Side, Side]
 Id = Annotated[str, Path(max_length=100)]
 NodeId = Annotated[int, Field(ge=0, le=2**53)]
+Score = Annotated[float, Field(allow_inf_nan=False)] | Annotated[str, Field(max_length=100)]
+Name = Annotated[str, Body(embed=True, min_length=1, max_length=100)]
+Client = Annotated[str, Header(alias="X-Whet-Client", max_length=100, description="The page; empty for programs.")]
 
 
 class Marked(BaseModel):
@@ -87,44 +88,11 @@ class ConfirmedImages(ConfirmedImage):
     images: Annotated[list[str], Field(min_length=1, max_length=1000)]
 
 
-class NewBranch(BaseModel):
-    """A name for a state."""
-
-    name: Annotated[str, Field(min_length=1, max_length=100)]
-    node: NodeId | None = None
-
-
 class Target(BaseModel):
     """A state, or a branch."""
 
     node: NodeId | None = None
     branch: Annotated[str | None, Field(max_length=100)] = None
-    request_id: RequestId = None
-
-
-class Lock(BaseModel):
-    """Whether the boxes of an image are to hold."""
-
-    is_locked: bool
-
-
-class Blamed(BaseModel):
-    """A box of an image."""
-
-    image: Annotated[str, Field(max_length=100)]
-    box: BoxIn
-
-
-class MinScore(BaseModel):
-    """A score, or the name of an operating point."""
-
-    min_score: Annotated[float, Field(allow_inf_nan=False)] | Annotated[str, Field(max_length=100)]
-
-
-class Wanted(BaseModel):
-    """The class of a first detector."""
-
-    class_name: Annotated[str, Field(min_length=1, max_length=100)]
     request_id: RequestId = None
 
 
@@ -160,7 +128,7 @@ def make_app(studio: Studio, access: Access | None = None) -> Guard:
     _add_images(app, studio)
     _add_corrections(app, studio)
     _add_history(app, studio)
-    _add_insights(app, workspace)
+    _add_quality(app, workspace)
     _add_files(app, workspace)
     _add_training(app, studio)
     add_video(app, studio, access)
@@ -169,24 +137,17 @@ def make_app(studio: Studio, access: Access | None = None) -> Guard:
     return Guard(app, access, metrics.add)
 
 
-STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (CannotWriteError, 507),
-    (ProjectClosedError, 503),  # pages send what waits to the next studio
-    (UnknownItemError, 404),
-    (NotNowError, 409),
-    (CannotLearnError, 409),
-    (CannotExportError, 409),
-    (MissingExtraError, 409),
-    (UnreadableImageError, 422),
-    (BoxError, 422),
-    (WhetError, 422),
-    (ValueError, 422),
-)
+STATUS: dict[type[Exception], int] = {  # of others, 422
+    CannotWriteError: 507,
+    ProjectClosedError: 503,  # pages send what waits to the next studio
+    UnknownItemError: 404,
+    **dict.fromkeys((NotNowError, CannotLearnError, CannotExportError, MissingExtraError), 409),
+}
 
 
 def _add_errors(app: FastAPI) -> None:
     def problem(_: Request, error: Exception) -> JSONResponse:
-        status = next(status for kind, status in STATUS if isinstance(error, kind))
+        status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 422)
         return JSONResponse({"detail": str(error)}, status)
 
     def invalid(_: Request, error: Exception) -> JSONResponse:
@@ -204,14 +165,6 @@ def _add_errors(app: FastAPI) -> None:
         app.add_exception_handler(kind, problem)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
-
-
-def client_of(x_whet_client: Annotated[str | None, Header(max_length=100)] = None) -> str:
-    """The name of the page that asks; empty for programs."""
-    return x_whet_client or ""
-
-
-Client = Annotated[str, Depends(client_of)]
 
 
 def _add_page(app: FastAPI, access: Access) -> None:
@@ -237,7 +190,7 @@ def _add_images(app: FastAPI, studio: Studio) -> None:
     @app.get("/api/state")
     def state() -> StateView:
         """The studio as a whole."""
-        return overview.state(studio)
+        return page_state.state(studio)
 
     @app.get("/api/images")
     def images(
@@ -250,13 +203,13 @@ def _add_images(app: FastAPI, studio: Studio) -> None:
         The queue has images without a review first: those in which most objects and errors are expected.
         Near-duplicates come later.
         """
-        return overview.images(workspace, order, offset, limit)
+        return page_state.images(workspace, order, offset, limit)
 
     @app.get("/api/images/{id}")
     def image(id: Id, tasks: BackgroundTasks) -> ImageView:
         """An image with its detections and labels."""
         tasks.add_task(workspace.prepare, id)
-        return overview.image(workspace, id)
+        return page_state.image(workspace, id)
 
     def encoded(content: bytes, etag: str, request: Request) -> Response:
         headers = {"ETag": f'"{etag}"', "Cache-Control": "private, max-age=31536000, immutable"}
@@ -279,7 +232,7 @@ def _add_corrections(app: FastAPI, studio: Studio) -> None:
     workspace = studio.workspace
 
     @app.post("/api/images/{id}/labels")
-    def label(id: Id, marked: Marked, client: Client) -> Corrected:
+    def label(id: Id, marked: Marked, client: Client = "") -> Corrected:
         """Learn that boxes of an image are the object, or are not."""
         return studio.labeller.label(
             id,
@@ -294,7 +247,7 @@ def _add_corrections(app: FastAPI, studio: Studio) -> None:
     @app.delete("/api/labels/{record_id}")
     def unlabel(
         record_id: Id,
-        client: Client,
+        client: Client = "",
         request_id: Annotated[str | None, Query(max_length=100)] = None,
         effect: bool = True,
     ) -> Corrected:
@@ -307,68 +260,68 @@ def _add_corrections(app: FastAPI, studio: Studio) -> None:
         return studio.labeller.confirm(ids, is_object=is_object, author=client, request=request, effect=effect)
 
     @app.post("/api/images/{id}/confirm")
-    def confirm(id: Id, confirmed: ConfirmedImage, client: Client) -> Corrected:
+    def confirm(id: Id, confirmed: ConfirmedImage, client: Client = "") -> Corrected:
         """The detections that an image shows and nobody has judged are all right, or all wrong."""
         return reviewed([id], confirmed, client)
 
     @app.post("/api/confirm")
-    def confirm_all(confirmed: ConfirmedImages, client: Client) -> Corrected:
+    def confirm_all(confirmed: ConfirmedImages, client: Client = "") -> Corrected:
         """The detections of several images that nobody has judged are all right, or all wrong."""
         return reviewed(confirmed.images, confirmed, client)
 
     @app.post("/api/images/{id}/lock")
-    def lock(id: Id, lock: Lock) -> ImageView:
+    def lock(id: Id, is_locked: Annotated[bool, Body(embed=True)]) -> ImageView:
         """Watch the boxes of an image from now on, or no longer."""
-        insights.lock(workspace, id, lock.is_locked)
-        return overview.image(workspace, id)
+        quality.lock(workspace, id, is_locked)
+        return page_state.image(workspace, id)
 
     @app.put("/api/min_score")
-    def min_score(wanted: MinScore, client: Client) -> StateView:
+    def min_score(min_score: Annotated[Score, Body(embed=True)], client: Client = "") -> StateView:
         """Show detections above a score, or an operating point."""
-        workspace.set_min_score(wanted.min_score, author=client)
-        return overview.state(studio)
+        workspace.set_min_score(min_score, author=client)
+        return page_state.state(studio)
 
 
 def _add_history(app: FastAPI, studio: Studio) -> None:
     workspace = studio.workspace
 
     @app.post("/api/undo")
-    def undo(confirmed: Confirmed, client: Client) -> StateView:
+    def undo(confirmed: Confirmed, client: Client = "") -> StateView:
         """Move to the state before this one."""
         workspace.undo(author=client, request=confirmed.request_id)
-        return overview.state(studio)
+        return page_state.state(studio)
 
     @app.post("/api/redo")
-    def redo(confirmed: Confirmed, client: Client) -> StateView:
+    def redo(confirmed: Confirmed, client: Client = "") -> StateView:
         """Move to the state that was undone last."""
         workspace.redo(author=client, request=confirmed.request_id)
-        return overview.state(studio)
+        return page_state.state(studio)
 
     @app.get("/api/history")
     def history() -> HistoryView:
         """The tree of states."""
-        return overview.history_view(workspace)
+        return page_state.history_view(workspace)
 
     @app.post("/api/branches")
-    def add_branch(new: NewBranch, client: Client) -> HistoryView:
+    def add_branch(name: Name, node: Annotated[NodeId | None, Body()] = None, client: Client = "") -> HistoryView:
         """Give a state a name, and switch to it."""
-        workspace.add_branch(new.name, new.node, author=client)
-        return overview.history_view(workspace)
+        workspace.add_branch(name, node, author=client)
+        return page_state.history_view(workspace)
 
     @app.delete("/api/branches/{name}")
-    def remove_branch(name: Id, client: Client) -> HistoryView:
+    def remove_branch(name: Id, client: Client = "") -> HistoryView:
         """Take a name away; the states stay."""
         workspace.remove_branch(name, author=client)
-        return overview.history_view(workspace)
+        return page_state.history_view(workspace)
 
     @app.post("/api/checkout")
-    def checkout(target: Target, client: Client) -> StateView:
+    def checkout(target: Target, client: Client = "") -> StateView:
         """Move to any state, or to the end of a branch."""
         workspace.checkout(target.node, target.branch, author=client, request=target.request_id)
-        return overview.state(studio)
+        return page_state.state(studio)
 
 
-def _add_insights(app: FastAPI, workspace: Workspace) -> None:
+def _add_quality(app: FastAPI, workspace: Workspace) -> None:
     @app.get("/api/effect")
     def effect(
         from_: Annotated[int | None, Query(alias="from", ge=0, le=2**53)] = None,
@@ -378,17 +331,17 @@ def _add_insights(app: FastAPI, workspace: Workspace) -> None:
 
         By default, it is what the last change, undo, redo or switch did.
         """
-        return insights.effect(workspace, from_, to)
+        return quality.effect(workspace, from_, to)
 
     @app.post("/api/blame")
-    def blame(blamed: Blamed) -> BlameView:
+    def blame(image: Annotated[str, Body(max_length=100)], box: Annotated[BoxIn, Body()]) -> BlameView:
         """The corrections that made a box appear, or vanish."""
-        return insights.blame(workspace, blamed.image, blamed.box)
+        return quality.blame(workspace, image, box)
 
     @app.get("/api/curves")
     def curves() -> CurvesView:
         """Precision and recall on reviewed images, and scores of both classes."""
-        return insights.curves(workspace)
+        return quality.curves(workspace)
 
 
 def _add_files(app: FastAPI, workspace: Workspace) -> None:
@@ -422,9 +375,9 @@ def _add_files(app: FastAPI, workspace: Workspace) -> None:
 
 def _add_training(app: FastAPI, studio: Studio) -> None:
     @app.post("/api/train")
-    def train(wanted: Wanted) -> JobView:
+    def train(class_name: Name) -> JobView:
         """Train a first detector on the boxes of the project."""
-        return studio.training.start(wanted.class_name)
+        return studio.training.start(class_name)
 
     @app.get("/api/train")
     def job() -> JobView | None:

@@ -11,21 +11,19 @@ from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whet.detector.records import as_coco
+from whet.corrections.records import as_coco
 from whet.detector.storage import class_in_file, save
 from whet.errors import NotNowError, UnreadableImageError
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations
 from whet.io.annotations.formats import LIST, write_annotations
 from whet.io.files import as_file_name
-from whet.web.insights import as_box, objects_of
-from whet.web.insights import labelled as labels_on
+from whet.web.quality import as_box, objects_of
+from whet.web.quality import labelled as labels_on
+from whet.web.schemas import SavedView
 from whet.web.store import StoredImage
-from whet.web.views import SavedView
 from whet.web.workspace import Workspace
 
-Boxes = NDArray[np.float64]
 Format = Literal["coco", "yolo", "voc", "corrections"]
 
 
@@ -66,13 +64,9 @@ def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, lab
     review. Missing images are always left out.
     """
     folder.mkdir(parents=True)
-    name = ONLY_CLASS
-    if workspace.has_model and workspace.detector.class_name:
-        name = workspace.detector.class_name
-    images, used, missing = [], set[str](), workspace.gallery.missing
-    for image in workspace.gallery:
-        if image.id in missing:
-            continue
+    name = (workspace.has_model and workspace.detector.class_name) or ONLY_CLASS
+    images, used = [], set[str]()
+    for image in workspace.gallery.readable:
         labels = workspace.labels_of(image.id)
         is_reviewed = workspace.is_reviewed(image.id)
         if (reviewed and not is_reviewed) or (labelled and not labels and not is_reviewed):
@@ -82,12 +76,10 @@ def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, lab
         judged = labels_on(found, labels)
         boxes += [as_box(box) for box, label in zip(found.boxes, judged, strict=True) if label is None]
         path = _linked(workspace, image, folder, used)
-        array = _inside(np.array(boxes).reshape(-1, 4), image)
-        images.append(
-            AnnotatedImage(
-                path, (image.height, image.width), array, (name,) * len(array), np.zeros(len(array), np.bool_)
-            )
-        )
+        array = np.array(boxes, np.float64).reshape(-1, 4).clip(0, [image.width, image.height] * 2)
+        inside = array[(array[:, 2:] > array[:, :2]).all(axis=1)]
+        shape, n = (image.height, image.width), len(inside)
+        images.append(AnnotatedImage(path, shape, inside, (name,) * n, np.zeros(n, np.bool_)))
     if not images:
         raise NotNowError(_why_none(workspace, reviewed=reviewed, labelled=labelled))
     return Annotations(tuple(images), (name,))
@@ -105,12 +97,6 @@ def _why_none(workspace: Workspace, *, reviewed: bool, labelled: bool) -> str:
     if reviewed:
         return "no image is reviewed; confirm images (Space), or export all of them with reviewed=false"
     return "the project has no image; start the studio with a directory of images"
-
-
-def _inside(boxes: Boxes, image: StoredImage) -> Boxes:
-    """The part of boxes (n, 4) that lies in the image."""
-    clipped = boxes.clip(0, [image.width, image.height, image.width, image.height]).astype(np.float64)
-    return clipped[(clipped[:, 2:] > clipped[:, :2]).all(axis=1)]
 
 
 def _linked(workspace: Workspace, image: StoredImage, folder: Path, used: set[str]) -> Path:
@@ -168,7 +154,7 @@ def save_model(workspace: Workspace) -> SavedView:
         raise NotNowError(f"{file.name} exists already and is not of this project; download the model instead")
     with workspace.locked() as history:
         detector, node = workspace.detector.copy(), history.current
-    detector.origin = None if known is None else (file.resolve(), known)
+    detector.files = {} if known is None else {file.resolve(): known}
     save(detector, target)
     workspace.store.put(saved=detector.origin[1] if detector.origin else None, saved_node=node)
     workspace.events.publish("state", revision=workspace.revision, node=node, image=None, client=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from threading import Lock
@@ -13,10 +14,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.detector.records import image_hash
+from whet.corrections.records import image_hash
 from whet.errors import UnknownItemError, UnreadableImageError
 from whet.io.files import printable
-from whet.io.images import as_array
+from whet.io.image_files import as_array
 from whet.web.store import Store, StoredImage
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ PIXEL_BYTES = 256_000_000
 FILE_BYTES = 128_000_000
 QUALITY = 90
 THUMBNAIL = 192
-# Near-duplicates differ in so many of the HASH_SIDE x HASH_SIDE comparisons of neighbouring pixels of a reduced image.
+# Near-duplicates differ in few of the HASH_SIDE x HASH_SIDE comparisons of neighbouring pixels of a reduced image.
 HASH_SIDE, ALIKE = 16, 26
 
 
@@ -134,13 +135,19 @@ class Gallery:
 
     def _of_file(self, path: Path, time: int, size: int) -> StoredImage:
         image = _described(as_array(path), path.name, str(path.resolve()), time, size)
-        before = self._images.get(image.id)
-        return image if before is None else _with_lock_of(image, before)
+        before = self._images.get(image.id, image)
+        return replace(image, truth=before.truth, locked_at=before.locked_at)
 
     @property
     def missing(self) -> frozenset[str]:
         """Images whose files are gone or cannot be read: shown as missing, and in no queue and no count."""
         return self._gone.union(self._unreadable)
+
+    @property
+    def readable(self) -> list[StoredImage]:
+        """The images that are not missing."""
+        missing = self.missing
+        return [image for image in self if image.id not in missing]
 
     def leave_out(self, key: str) -> None:
         """Note an image that cannot be read."""
@@ -229,12 +236,6 @@ def _file_state(image: StoredImage) -> FileState:
     return None if state is None else (state.st_mtime_ns, state.st_size)
 
 
-def _with_lock_of(image: StoredImage, before: StoredImage) -> StoredImage:
-    from dataclasses import replace
-
-    return replace(image, truth=before.truth, locked_at=before.locked_at)
-
-
 def _described(
     pixels: Pixels, name: str, path: str | None = None, time: int | None = None, size: int | None = None
 ) -> StoredImage:
@@ -263,14 +264,11 @@ def decode(data: bytes, most_pixels: int = MOST_UPLOAD_PIXELS) -> Pixels:
         raise
     except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError, NotImplementedError) as error:
         kinds = ", ".join(UPLOAD_FORMATS)
+        # The first line, without addresses of objects in memory.
+        reason = str(error).partition("\n")[0].partition("<")[0].strip(" .") or type(error).__name__
         raise UnreadableImageError(
-            f"the upload cannot be read as an image: {_first_line(error)}; expected a whole file, one of {kinds}"
+            f"the upload cannot be read as an image: {reason}; expected a whole file, one of {kinds}"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    """The message without addresses of objects in memory."""
-    return str(error).partition("\n")[0].partition("<")[0].strip(" .") or type(error).__name__
 
 
 def _encoded(pixels: Pixels, form: str) -> bytes:

@@ -55,13 +55,10 @@ class History:
     def items(self, node: int | None = None) -> frozenset[str]:
         """The items of a state; without a node, of the current one."""
         wanted = self.node(self.current if node is None else node)
+        self._known.setdefault(ROOT, frozenset(self.nodes[ROOT].added))
         path = []
-        while wanted.id not in self._known:
+        while wanted.id not in self._known and wanted.parent is not None:
             path.append(wanted)
-            if wanted.parent is None:
-                self._known[ROOT] = frozenset(wanted.added)
-                path.pop()
-                break
             wanted = self.nodes[wanted.parent]
         if not path:
             return self._known[wanted.id]
@@ -80,34 +77,17 @@ class History:
             raise UnknownItemError(f"got state {number}; expected one of 0 to {max(self.nodes)}: see the history")
         return self.nodes[number]
 
-    def next_node(
+    def commit(
         self, added: Iterable[str], removed: Iterable[str], *, time: float = 0.0, author: str = "", text: str = ""
     ) -> Node:
-        """The state that `commit` would add after the current one."""
-        now = self.items()
-        new, old = (tuple(dict.fromkeys(ids)) for ids in (added, removed))
-        new = tuple(key for key in new if key not in now or key in old)
-        return Node(
-            max(self.nodes) + 1,
-            self.current,
-            new,
-            tuple(k for k in old if k in now),
-            time=time,
-            author=author,
-            text=text,
-        )
-
-    def append(self, node: Node) -> None:
-        """Move to a state that `next_node` made; the current branch follows."""
+        """Add a state after the current one, and move there; the current branch follows."""
+        now, old = self.items(), tuple(dict.fromkeys(removed))
+        new = tuple(key for key in dict.fromkeys(added) if key not in now or key in old)
+        gone = tuple(key for key in old if key in now)
+        node = Node(max(self.nodes) + 1, self.current, new, gone, time, author, text)
         self.nodes[node.id] = node
+        self.latest[self.current] = node.id
         self._arrive(node.id)
-        if node.parent is not None:
-            self.latest[node.parent] = node.id
-
-    def commit(self, added: Iterable[str], removed: Iterable[str]) -> Node:
-        """Add a state after the current one, and move there."""
-        node = self.next_node(added, removed)
-        self.append(node)
         return node
 
     @property
@@ -151,16 +131,10 @@ class History:
 
     def jump(self, number: int) -> int:
         """Move to any state: to the branch that ends there, else to no branch."""
-        node = self.node(number)
-        for step in self._path(node):  # redo leads back here
-            if step.parent is not None:
-                self.latest[step.parent] = step.id
-        self.branch = next((name for name, end in sorted(self.branches.items()) if end == node.id), None)
-        self.current = node.id
-        return node.id
-
-    def _path(self, node: Node) -> list[Node]:
-        path = [node]
-        while path[-1].parent is not None:
-            path.append(self.nodes[path[-1].parent])
-        return path
+        step = self.node(number)
+        while step.parent is not None:  # redo leads back here
+            self.latest[step.parent] = step.id
+            step = self.nodes[step.parent]
+        self.branch = next((name for name, end in sorted(self.branches.items()) if end == number), None)
+        self.current = number
+        return number

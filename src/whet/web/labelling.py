@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -13,19 +13,19 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.boxes import box_iou
-from whet.cascade.detections import Detections
-from whet.cascade.pyramid import Level
-from whet.detector.corrections import SAME, SAME_PLACE, checked_labels
+from whet.corrections.box_windows import SAME, SAME_PLACE, checked_labels
+from whet.corrections.records import Record
 from whet.detector.detector import Detector
-from whet.detector.records import Record
 from whet.errors import BoxError, NotNowError, UnknownItemError
-from whet.web import insights, overview
+from whet.images.boxes import box_iou
+from whet.images.detections import Detections
+from whet.images.pyramid import Level
+from whet.web import page_state, quality
 from whet.web.history import History
-from whet.web.insights import as_box, boxes_of, labelled
-from whet.web.models import MODEL, Engine, id_of
+from whet.web.open_models import MODEL, OpenModel, id_of
+from whet.web.quality import as_box, boxes_of, labelled
+from whet.web.schemas import Box, Corrected
 from whet.web.store import Label, StoredImage, StoredModel
-from whet.web.views import Box, Corrected
 from whet.web.workspace import REVIEWED, Workspace
 
 # Boxes of one request: a user draws fewer, and each takes some milliseconds.
@@ -37,16 +37,12 @@ SURE = 0.98
 
 @dataclass(frozen=True)
 class Judged:
-    """Boxes of an image, whether each is the object, and whether it was a detection when it was judged.
-
-    `hint` says what the user may not expect.
-    """
+    """Boxes of an image, whether each is the object, and whether it was a detection when it was judged."""
 
     image: StoredImage
     boxes: Sequence[Box]
     flags: Sequence[bool]
     was_found: Sequence[bool]
-    hint: str | None = None
 
 
 class Labeller:
@@ -76,28 +72,49 @@ class Labeller:
         """
         if len(boxes) > MOST_BOXES:
             raise BoxError(f"got {len(boxes)} boxes in one request; expected at most {MOST_BOXES}")
-        workspace, image = self._workspace, self._workspace.gallery[key]
+        image = self._workspace.gallery[key]
         array = np.array(boxes, np.float64).reshape(-1, 4)
         array, flags = checked_labels(array, is_object, (image.height, image.width))
+
+        def judge() -> tuple[list[Judged], str | None]:
+            judged, hint = self._judged(image, [as_box(box) for box in array], flags.tolist())
+            return [judged], hint
+
+        def text(new: Sequence[Label]) -> str:
+            return f"{image.name}: {_counted(new)}"
+
+        return self._learn(judge, text, key, author, request, effect, replaces=replaces)
+
+    def _learn(
+        self,
+        judge: Callable[[], tuple[list[Judged], str | None]],
+        text: Callable[[Sequence[Label]], str],
+        key: str | None,
+        author: str,
+        request: str | None,
+        effect: bool,
+        replaces: Sequence[str] = (),
+        reviewed: Sequence[str] = (),
+    ) -> Corrected:
+        """Learn what `judge` returns, with a hint for the user; the answer shows the image `key`, if there is one."""
+        workspace = self._workspace
         with self._one_at_a_time(author):
             known = self._answered(request, key)
             if known is not None:
                 return known
-            judged = self._judged(image, [as_box(box) for box in array], flags.tolist())
-            with self._learned([judged], author) as (history, engine, new):
+            judged, hint = judge()
+            with self._learned(judged, author) as (history, model, new):
                 known = self._answered(request, key)
                 if known is not None:
                     return known
-                before, now = history.current, history.items()
+                before, ids = history.current, [label.id for label in new]
                 former = [one for label_id in replaces for one in self._present(label_id)]
-                replaced = [*former, *self._contrary_of(new, author)]
-                if replaced or any(label.id not in now for label in new):
-                    text = f"{image.name}: {_counted(new)}"
-                    workspace.commit(new, replaced, author=author, text=text, request=request)
-            if engine is not None:
-                workspace.look_around(key, engine.rescorer, new)
-            answer = self._answer(before, [label.id for label in new], key, author, effect)
-            return replace(answer, hint=judged.hint)
+                replaced, items = [*former, *self._contrary_of(new, author)], [*ids, *reviewed]
+                if replaced or not history.items().issuperset(items):
+                    workspace.commit(new, replaced, items=items, author=author, text=text(new), request=request)
+            if model is not None and key is not None:
+                workspace.look_around(key, model.cache, new)
+            return replace(self._answer(before, ids, key, author, effect), hint=hint)
 
     def unlabel(self, label_id: str, *, author: str = "", request: str | None = None, effect: bool = True) -> Corrected:
         """Unlearn one correction, as if it had never been learned."""
@@ -136,10 +153,8 @@ class Labeller:
         if not images:
             raise UnknownItemError("got no images to confirm; expected at least one id")
         only = images[0].id if len(images) == 1 else None
-        with self._one_at_a_time(author):
-            known = self._answered(request, only)
-            if known is not None:
-                return known
+
+        def judge() -> tuple[list[Judged], str | None]:
             judged, n_sure = [], 0
             for image in images:
                 found = workspace.shown(image.id)
@@ -148,20 +163,16 @@ class Labeller:
                 boxes = [as_box(box) for box in found.boxes[is_open]]
                 judged.append(Judged(image, boxes, [is_object] * len(boxes), [True] * len(boxes)))
                 n_sure += 0 if is_object else int((is_sure(found) & is_open).sum())
-            with self._learned(judged, author) as (history, _, new):
-                known = self._answered(request, only)
-                if known is not None:
-                    return known
-                before = history.current
-                items = [*(label.id for label in new), *(REVIEWED + image.id for image in images)]
-                if not history.items().issuperset(items):
-                    rest = f", {_counted(new)}" if new and not is_object else ""
-                    text = f"{images[0].name if only else f'{len(images)} images'}: confirmed{rest}"
-                    workspace.commit(new, (), items=items, author=author, text=text, request=request)
-            answer = self._answer(before, [label.id for label in new], only, author, effect)
-            return replace(answer, hint=slip_hint(n_sure, len(new)) if n_sure else None)
+            return judged, slip_hint(n_sure, sum(len(one.boxes) for one in judged)) if n_sure else None
 
-    def use_trained(self, detector: Detector, name: str, *, author: str = "") -> None:
+        def text(new: Sequence[Label]) -> str:
+            rest = f", {_counted(new)}" if new and not is_object else ""
+            return f"{images[0].name if only else f'{len(images)} images'}: confirmed{rest}"
+
+        reviewed = [REVIEWED + image.id for image in images]
+        return self._learn(judge, text, only, author, request, effect, reviewed=reviewed)
+
+    def use_trained(self, detector: Detector, name: str) -> None:
         """Go on with another detector: a new state, with all labels learned by it. Undo gives the one before back."""
         workspace = self._workspace
         data = detector.to_bytes()
@@ -176,8 +187,8 @@ class Labeller:
             reviewed = [item for item in now if item.startswith(REVIEWED)]
             items = [MODEL + model.id, *(label.id for label in new), *reviewed]
             text = f"trained {name} on {len(new)} labels"
-            workspace.commit(new, removed, items=items, author=author, text=text, model=model)
-        workspace.publish(client=author)
+            workspace.commit(new, removed, items=items, text=text, model=model)
+        workspace.publish()
 
     def _relearn(self, detector: Detector, learned: dict[str, Label]) -> None:
         """Add what another detector learns of the labels of the current state that are not `learned` yet.
@@ -201,7 +212,8 @@ class Labeller:
                     )
                 learned[label.id] = replace(label, id=_key(key, label.box, label.is_object, record), record=record)
 
-    def _judged(self, image: StoredImage, boxes: Sequence[Box], flags: Sequence[bool]) -> Judged:
+    def _judged(self, image: StoredImage, boxes: Sequence[Box], flags: Sequence[bool]) -> tuple[Judged, str | None]:
+        """Boxes of an image as they were judged, and a hint that says what the user may not expect."""
         shown = self._workspace.shown(image.id)
         overlaps = box_iou(np.array(boxes).reshape(-1, 4), shown.boxes)
         was_found = np.asarray((overlaps >= SAME_PLACE).any(axis=1)).tolist()
@@ -218,10 +230,12 @@ class Labeller:
             )
         elif n_sure:
             hint = slip_hint(n_sure, len(boxes))
-        return Judged(image, boxes, flags, was_found, hint)
+        return Judged(image, boxes, flags, was_found), hint
 
     @contextmanager
-    def _learned(self, judged: Sequence[Judged], author: str) -> Iterator[tuple[History, Engine | None, list[Label]]]:
+    def _learned(
+        self, judged: Sequence[Judged], author: str
+    ) -> Iterator[tuple[History, OpenModel | None, list[Label]]]:
         """Labels with what the model learns of them, and the history, which nobody can change meanwhile.
 
         Records are made before the history is locked, because that takes long. They are of one model: if the state has
@@ -230,19 +244,19 @@ class Labeller:
         """
         workspace, is_again = self._workspace, False
         while True:
-            engine = workspace.engine
-            new = [label for one in judged for label in self._new_labels(one, engine, author, is_again)]
+            model = workspace.open_model
+            new = [label for one in judged for label in self._new_labels(one, model, author, is_again)]
             with workspace.locked() as history:
-                if workspace.engine is engine:
-                    yield history, engine, new
+                if workspace.open_model is model:
+                    yield history, model, new
                     return
             is_again = True
 
-    def _new_labels(self, judged: Judged, engine: Engine | None, author: str, is_again: bool) -> list[Label]:
+    def _new_labels(self, judged: Judged, model: OpenModel | None, author: str, is_again: bool) -> list[Label]:
         """Labels with what a model learns of them; they do not depend on what it learned before."""
         image, now = judged.image, time.time()
         try:
-            records = self._records(image, engine, judged.boxes, judged.flags)
+            records = self._records(image, model, judged.boxes, judged.flags)
         except BoxError:
             if not is_again:
                 raise
@@ -250,7 +264,7 @@ class Labeller:
             for box, flag in zip(judged.boxes, judged.flags, strict=True):
                 record: list[Record | None] = [None]
                 with suppress(BoxError):
-                    record = self._records(image, engine, [box], [flag])
+                    record = self._records(image, model, [box], [flag])
                 records += record
         return [
             Label(_key(image.id, box, flag, record), image.id, box, flag, found, author, now, record)
@@ -258,23 +272,23 @@ class Labeller:
         ]
 
     def _records(
-        self, image: StoredImage, engine: Engine | None, boxes: Sequence[Box], flags: Sequence[bool]
+        self, image: StoredImage, model: OpenModel | None, boxes: Sequence[Box], flags: Sequence[bool]
     ) -> list[Record | None]:
         """What a model learns of boxes of an image; None without a model."""
         workspace = self._workspace
-        if engine is None or not boxes:
+        if model is None or not boxes:
             return [None] * len(boxes)
-        workspace.scan(image.id, engine.rescorer)
+        workspace.scan(image.id, model.cache)
         return list(
-            engine.detector.new_records(
+            model.detector.new_records(
                 workspace.gallery.pixels(image.id),
                 boxes,
                 flags,
                 name=image.name,
-                min_score=workspace.chosen_score(engine),
+                min_score=workspace.chosen_score(model),
                 threads=workspace.threads,
-                shared=engine.rescorer.levels(image.id),
-                base_found=engine.base_detections(image.id),
+                shared=model.cache.levels(image.id),
+                base_found=model.base_detections(image.id),
             )
         )
 
@@ -305,16 +319,16 @@ class Labeller:
         known = None if request is None else workspace.store.answered(request)
         if known is None:
             return None
-        view = None if key is None else overview.image(workspace, key)
+        view = None if key is None else page_state.image(workspace, key)
         return Corrected(known[0], workspace.revision, known[1], view, None)
 
     def _answer(self, before: int, added: list[str], key: str | None, author: str, effect: bool) -> Corrected:
         workspace = self._workspace
-        view = None if key is None else overview.image(workspace, key)
+        view = None if key is None else page_state.image(workspace, key)
         workspace.publish(image=key, client=author)
         with workspace.locked() as history:
             after, revision = history.current, workspace.revision
-        summary = insights.summary(workspace, before, after) if effect and workspace.has_model else None
+        summary = quality.summary(workspace, before, after) if effect and workspace.has_model else None
         return Corrected(after, revision, added, view, summary)
 
     @contextmanager

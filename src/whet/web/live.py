@@ -9,23 +9,22 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import BytesIO
 from math import ceil
 from pathlib import Path
 from threading import Condition, Event, Lock, Thread
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.detections import Detections
 from whet.errors import NotNowError, WhetError
+from whet.images.detections import Detections
 from whet.io.video import VideoFrame, is_live, read_frames
 from whet.plots.drawing import draw_boxes, draw_tracked_frame, score_text
 from whet.tracking.session import FrameCounter, Summary
 from whet.tracking.tracker import TrackedFrame
-from whet.web.views import VideoView
+from whet.web.schemas import VideoView
 from whet.web.workspace import Events, Workspace
 
 log = logging.getLogger(__name__)
@@ -40,14 +39,6 @@ PUBLISHED_EVERY = 1 / 5  # minimum seconds between two events
 IDLE = 0.5  # seconds without a new frame after which the last one is sent again
 LONGEST = 1280  # pixels of the longer side; larger images are reduced by an integer factor
 QUALITY = 80
-
-
-@dataclass(frozen=True, eq=False)
-class _Shot:
-    """A drawn frame as JPEG; `turn` counts frames from 1."""
-
-    turn: int = 0
-    jpeg: bytes = b""
 
 
 class LiveImage:
@@ -65,7 +56,7 @@ class LiveImage:
         self._over = Event()
         self._changed = Condition()
         self._drawing = Lock()
-        self._shot = _Shot()
+        self._drawn = 0, b""  # the number of the frame that was drawn last, from 1, and its JPEG
         self._due = 0.0
 
     def show(self, image: Pixels, draw: Draw) -> None:
@@ -82,7 +73,7 @@ class LiveImage:
 
     def jpeg(self) -> bytes:
         """The newest frame as JPEG, at most `DRAWN_EVERY` old; empty before the first one."""
-        return self._newest().jpeg
+        return self._newest()[1]
 
     def jpegs(self) -> Iterator[bytes]:
         """JPEG images until the video ends; a slow viewer skips frames.
@@ -91,34 +82,33 @@ class LiveImage:
         """
         seen = 0
         while True:
-            is_over = self._wait(seen, IDLE)
+            is_over = self._wait(seen)
             self._over.wait(self._due - time.monotonic())
-            shot = self._newest()
-            if shot.turn:
-                yield shot.jpeg
+            seen, jpeg = self._newest()
+            if seen:
+                yield jpeg
             if is_over:
-                if shot.turn:
-                    yield shot.jpeg
+                if seen:
+                    yield jpeg
                 return
-            seen = shot.turn
 
-    def _wait(self, turn: int, seconds: float) -> bool:
+    def _wait(self, turn: int) -> bool:
         """Wait for a frame after this turn or for the end; returns whether the video has ended."""
         with self._changed:
-            self._changed.wait_for(lambda: self._turn > turn or self._over.is_set(), seconds)
+            self._changed.wait_for(lambda: self._turn > turn or self._over.is_set(), IDLE)
             return self._over.is_set()
 
-    def _newest(self) -> _Shot:
+    def _newest(self) -> tuple[int, bytes]:
         """Draw the newest frame, unless it is drawn already or the last drawing was too recent."""
         with self._drawing:
             with self._changed:
                 latest, turn = self._latest, self._turn
             now = time.monotonic()
-            if latest is not None and turn != self._shot.turn and (now >= self._due or self._over.is_set()):
+            if latest is not None and turn != self._drawn[0] and (now >= self._due or self._over.is_set()):
                 begin = time.thread_time()
-                self._shot = _Shot(turn, as_jpeg(*latest))
+                self._drawn = turn, as_jpeg(*latest)
                 self._due = now + max(DRAWN_EVERY, (time.thread_time() - begin) / SHARE)
-            return self._shot
+            return self._drawn
 
 
 def as_jpeg(image: Pixels, draw: Draw) -> bytes:
@@ -130,21 +120,6 @@ def as_jpeg(image: Pixels, draw: Draw) -> bytes:
         image = np.asarray(Image.fromarray(image).reduce(factor))
     Image.fromarray(draw(image, 1 / factor)).save(content, "JPEG", quality=QUALITY)
     return content.getvalue()
-
-
-class Video(Protocol):
-    """A video as the page sees it."""
-
-    live: LiveImage
-
-    def view(self) -> VideoView:
-        """What the page shows of it."""
-
-    def act(self, action: str, frame: int | None) -> VideoView:
-        """Play, pause, or go to a frame."""
-
-    def close(self) -> None:
-        """Stop."""
 
 
 class Player:
@@ -272,17 +247,13 @@ class Player:
             if self._is_paused and not self._wants_frame:  # paused meanwhile: the frame before stays
                 return
             self._frame = frame
-            self.live.show(frame.image, lambda image, scale: _drawn(image, found, scale))
+            texts = [score_text(score) for score in found.scores.tolist()]
+            self.live.show(frame.image, lambda image, scale: draw_boxes(image, found.boxes * scale, texts=texts))
             if self._wants_frame:  # after a seek while it is paused
                 self._wants_frame = False
                 self._add_frame(frame)
             else:
                 self._set(state="playing", frame=frame.number, seconds=round(frame.seconds, 3), rate=frame.rate)
-
-
-def _drawn(image: Pixels, found: Detections, scale: float) -> Pixels:
-    texts = [score_text(score) for score in found.scores.tolist()]
-    return draw_boxes(image, found.boxes * scale, texts=texts)
 
 
 class WatchedVideo:
@@ -308,13 +279,8 @@ class WatchedVideo:
         """Show a frame of the session; one of its callbacks."""
         self.live.show(frame.image, lambda image, scale: draw_tracked_frame(image, tracked, scale))
         now = self._counter.add(frame, tracked)
-        self._numbers = {
-            "learned": now.learned,
-            "rolled_back": now.rolled_back,
-            "detected": now.detected,
-            "score": now.score,
-            "accepted": now.accepted,
-        }
+        names = ("learned", "rolled_back", "detected", "score", "accepted")
+        self._numbers = {name: getattr(now, name) for name in names}
         rate = round(now.rate, 2)
         self._view = replace(self._view, state="playing", frame=now.frame, seconds=round(frame.seconds, 3), rate=rate)
         if time.monotonic() >= self._published + PUBLISHED_EVERY:
@@ -332,6 +298,9 @@ class WatchedVideo:
     def close(self) -> None:
         """Let all viewers go."""
         self.live.end()
+
+
+Video = Player | WatchedVideo
 
 
 def publish(events: Events, view: VideoView, **more: object) -> None:

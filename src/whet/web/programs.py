@@ -12,19 +12,19 @@ from threading import Lock, Semaphore
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import FastAPI, File, Form, Request, Response, UploadFile
+from fastapi import Body, FastAPI, File, Form, Request, Response, UploadFile
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from whet.cascade.detections import Detections
 from whet.errors import BoxError, NotNowError, UnknownItemError, WhetError
+from whet.images.detections import Detections
 from whet.web.gallery import decode
 from whet.web.live import LiveImage, Video
-from whet.web.overview import detection_views
+from whet.web.page_state import detection_views
+from whet.web.schemas import Corrected, FoundView, VideoView
 from whet.web.security import Access
 from whet.web.studio import Studio
-from whet.web.views import Corrected, FoundView, VideoView
 from whet.web.workspace import Workspace
 
 # Frigate stops reading at the first prediction below this, and DeepStack's own default is near.
@@ -41,14 +41,6 @@ BOUNDARY = b"\r\n--frame\r\n"
 
 RequestId = Annotated[str | None, Field(max_length=100)]
 Upload = Annotated[UploadFile, File(description="An image file: JPEG, PNG, WebP, BMP, GIF, PPM or TIFF.")]
-
-
-class Action(BaseModel):
-    """What a video is to do; `frame` is for seek."""
-
-    action: Literal["play", "pause", "seek"]
-    frame: Annotated[int | None, Field(ge=0, le=2**31)] = None
-    request_id: RequestId = None
 
 
 @dataclass(frozen=True)
@@ -206,7 +198,7 @@ def gauges_of(workspace: Workspace) -> dict[str, tuple[str, float]]:
         "whet_states": ("States of the history.", len(workspace.history.nodes)),
     }
     if workspace.has_model:
-        found["whet_cached_windows"] = ("Windows whose responses are kept.", workspace.rescorer.n_windows)
+        found["whet_cached_windows"] = ("Windows whose responses are kept.", workspace.cache.n_windows)
         estimate = workspace.estimate_at(workspace.history.current)
         if estimate is not None:
             found["whet_estimated_recall"] = ("Recall by the reference set.", estimate.recall)
@@ -232,9 +224,12 @@ def add_video(app: FastAPI, studio: Studio, access: Access) -> None:
         return video().view()
 
     @app.post("/api/video")
-    def act(action: Action) -> VideoView:
+    def act(
+        action: Annotated[Literal["play", "pause", "seek"], Body()],
+        frame: Annotated[int | None, Body(ge=0, le=2**31)] = None,
+    ) -> VideoView:
         """Play, pause (the frame becomes an image that can be corrected), or go to a frame."""
-        return video().act(action.action, action.frame)
+        return video().act(action, frame)
 
     @app.get("/api/video/frame.jpg", response_class=Response)
     def frame() -> Response:
@@ -285,20 +280,16 @@ def add_events(app: FastAPI, workspace: Workspace, access: Access) -> None:
             def receive(event: dict[str, Any]) -> None:
                 loop.call_soon_threadsafe(put, event)
 
-            with workspace.events.subscribed(receive):
-                yield f"data: {json.dumps({'type': 'state', 'revision': workspace.revision})}\n\n"
-                while not await request.is_disconnected():
-                    try:
-                        event = await asyncio.wait_for(waiting.get(), HEARTBEAT)
-                    except TimeoutError:
-                        event = {"type": "alive"}
-                    if event["type"] == "end":
-                        return
-                    yield f"data: {json.dumps(event)}\n\n"
-
-        async def counted() -> AsyncIterator[str]:
             async with streams:
-                async for text in as_text():
-                    yield text
+                with workspace.events.subscribed(receive):
+                    yield f"data: {json.dumps({'type': 'state', 'revision': workspace.revision})}\n\n"
+                    while not await request.is_disconnected():
+                        try:
+                            event = await asyncio.wait_for(waiting.get(), HEARTBEAT)
+                        except TimeoutError:
+                            event = {"type": "alive"}
+                        if event["type"] == "end":
+                            return
+                        yield f"data: {json.dumps(event)}\n\n"
 
-        return StreamingResponse(counted(), media_type="text/event-stream")
+        return StreamingResponse(as_text(), media_type="text/event-stream")

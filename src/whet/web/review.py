@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.boxes import box_iou
-from whet.cascade.detections import Detections
-from whet.detector.corrections import SAME
+from whet.corrections.box_windows import SAME
+from whet.images.boxes import box_iou
+from whet.images.detections import Detections
 
 
 @dataclass(frozen=True)

@@ -109,20 +109,12 @@ def is_own(header: str, hosts: frozenset[str]) -> bool:
     name = found[1] or found[2]
     if name in LOOPBACK or name in hosts:
         return True
-    return bool(hosts & EVERYWHERE) and (_is_number(name) or name in machine_names())
-
-
-def machine_names() -> frozenset[str]:
-    """The host name of this machine, plain and as mDNS name."""
-    name = socket.gethostname().lower()
-    return frozenset({name, f"{name}.local"})
-
-
-def _is_number(name: str) -> bool:
+    if not hosts & EVERYWHERE:
+        return False
     try:
         ip_address(name)
-    except ValueError:
-        return False
+    except ValueError:  # the name of this machine, plain or as mDNS name
+        return name in (own := socket.gethostname().lower(), f"{own}.local")
     return True
 
 
@@ -159,13 +151,8 @@ def check_type(method: str, path: str, headers: dict[bytes, bytes]) -> Refusal |
     if method in SAFE_METHODS or not has_body:
         return None
     kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower().decode("latin-1")
-    if path in UPLOADS:
-        if kind == "multipart/form-data":
-            return None
-        return Refusal(415, f"got content of type {kind[:100]!r}; expected multipart/form-data with an image")
-    if kind == "application/json":
-        return None
-    return Refusal(415, f"got content of type {kind[:100]!r}; expected application/json")
+    wanted, what = ("multipart/form-data", " with an image") if path in UPLOADS else ("application/json", "")
+    return None if kind == wanted else Refusal(415, f"got content of type {kind[:100]!r}; expected {wanted}{what}")
 
 
 def check_token(path: str, query: str, headers: dict[bytes, bytes], access: Access) -> Refusal | None:
@@ -252,22 +239,20 @@ class Guard:
             if body.refusal is None:  # else the app answers to a body that it could not read
                 await with_headers(message)
 
-        refusal = self._refusal(scope)
+        refusal = self._refusal(scope, most)
         try:
             if refusal is None:
                 with suppress(TooMuchError):
                     await self._app(scope, body, unless_refused)
                 refusal = body.refusal
             if refusal is not None:
-                await refuse(refusal, with_headers)
+                await refused(refusal)(scope, receive, with_headers)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self._count(route, scope["method"], status, time.perf_counter() - began)
 
-    def _refusal(self, scope: Scope) -> Refusal | None:
+    def _refusal(self, scope: Scope, most: int) -> Refusal | None:
         headers, path, method = dict(scope["headers"]), scope["path"], scope["method"]
-        limits = self.access.limits
-        most = limits.upload_bytes if path in UPLOADS else limits.json_bytes
         client = (scope.get("client") or ("", 0))[0]
         return (
             check_headers(scope)
@@ -331,19 +316,9 @@ class LimitedBody:
         return TooMuchError(detail)
 
 
-async def refuse(refusal: Refusal, send: Send) -> None:
-    """Answer with the reason, and close the connection."""
-    import json
+def refused(refusal: Refusal) -> App:
+    """An answer with the reason, which closes the connection."""
+    from starlette.responses import JSONResponse
 
-    body = json.dumps({"detail": refusal.detail}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-    ]
-    if refusal.status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if refusal.status == 429:
-        headers.append((b"retry-after", b"1"))
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    more = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}.get(refusal.status, {})
+    return JSONResponse({"detail": refusal.detail}, refusal.status, {"connection": "close", **more})

@@ -9,7 +9,6 @@ import signal
 import socket
 from ipaddress import ip_address
 from threading import Thread, current_thread, main_thread
-from types import TracebackType
 from typing import Any, Self
 
 from whet.errors import CannotServeError, MissingExtraError
@@ -78,9 +77,7 @@ class StudioServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close all connections."""
         self.stop()
         if self._thread is not None:

@@ -11,19 +11,21 @@ import sqlite3
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
 from typing import IO, Any
 
 import numpy as np
 
-from whet.cascade.pyramid import WindowIndex
-from whet.detector.records import Record
+from whet.corrections.records import INDEX, Record
 from whet.errors import CannotWriteError, ProjectClosedError, ProjectError
+from whet.images.pyramid import WindowIndex
+from whet.models.responses import Responses
 from whet.web.history import History, Node
 
-SCHEMA = 2
+# Format 2 held records and models of an earlier development version.
+SCHEMA = 3
 TABLES = """
 CREATE TABLE models (id TEXT PRIMARY KEY, base_id TEXT, name TEXT, data BLOB);
 CREATE TABLE settings (key TEXT PRIMARY KEY, value BLOB);
@@ -119,9 +121,10 @@ class Store:
     def _prepare(self) -> None:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version not in (0, SCHEMA):
+            which = "an older" if version < SCHEMA else "a newer"
             raise ProjectError(
-                f"{self.path} was written by another version of whet (format {version}, expected {SCHEMA}); use that "
-                "version, or another file with --project"
+                f"{self.path} was written by {which} version of whet (format {version}, expected {SCHEMA}); use that "
+                "version, or start a new project in another file with --project"
             )
         if version == 0:
             if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
@@ -210,14 +213,12 @@ class Store:
     def images(self) -> list[StoredImage]:
         """All images, in the order in which they were added."""
         columns = "id, name, width, height, path, file_time, file_size, perceptual_hash, truth, locked_at"
-        found = []
-        for row in self._rows(f"SELECT {columns} FROM images ORDER BY position, id"):
-            truth = None if row[8] is None else tuple((x1, y1, x2, y2) for x1, y1, x2, y2 in json.loads(row[8]))
-            key, name, width, height, path, file_time, file_size, perceptual_hash = row[:8]
-            found.append(
-                StoredImage(key, name, width, height, path, file_time, file_size, perceptual_hash, truth, row[9])
-            )
-        return found
+        rows = self._rows(f"SELECT {columns} FROM images ORDER BY position, id")
+        images = [StoredImage(*row) for row in rows]
+        return [
+            image if image.truth is None else replace(image, truth=tuple(map(tuple, json.loads(str(image.truth)))))
+            for image in images
+        ]
 
     def content(self, image: str) -> bytes | None:
         """The file of an image that is kept in the project itself."""
@@ -228,22 +229,13 @@ class Store:
         """Add images; those that are there get the path of the new one."""
         with self.transaction():
             for image, content in images:
+                size, file = (image.width, image.height), (image.path, image.file_time, image.file_size)
                 self._db.execute(
                     "INSERT INTO images SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, "
                     "coalesce((SELECT max(position) FROM images), 0) + 1 WHERE true ON CONFLICT (id) DO UPDATE SET "
                     "name = excluded.name, path = excluded.path, file_time = excluded.file_time, "
                     "file_size = excluded.file_size",
-                    (
-                        image.id,
-                        image.name,
-                        image.width,
-                        image.height,
-                        image.path,
-                        image.file_time,
-                        image.file_size,
-                        content,
-                        image.perceptual_hash,
-                    ),
+                    (image.id, image.name, *size, *file, content, image.perceptual_hash),
                 )
 
     def lock_image(self, image: str, truth: object | None, node: int | None) -> None:
@@ -296,9 +288,8 @@ class Store:
             if model is not None:
                 self._insert_model(model)
             self._insert_labels(labels)
-            self._db.execute(
-                "INSERT INTO nodes VALUES (?, ?, ?, ?, ?)", (node.id, node.parent, node.time, node.author, node.text)
-            )
+            row = (node.id, node.parent, node.time, node.author, node.text)
+            self._db.execute("INSERT INTO nodes VALUES (?, ?, ?, ?, ?)", row)
             rows = [(node.id, item, 1) for item in node.added] + [(node.id, item, 0) for item in node.removed]
             self._db.executemany("INSERT INTO changes VALUES (?, ?, ?)", rows)
             self._write_place(history, request, node.added)
@@ -313,22 +304,10 @@ class Store:
             self._put(settings)
 
     def _insert_labels(self, labels: Iterable[Label]) -> None:
-        self._db.executemany(
-            "INSERT OR IGNORE INTO labels VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (
-                    label.id,
-                    label.image,
-                    *label.box,
-                    label.is_object,
-                    label.was_found,
-                    label.author,
-                    label.time,
-                    None if label.record is None else as_bytes(label.record),
-                )
-                for label in labels
-            ],
-        )
+        for label in labels:
+            flags, record = (label.is_object, label.was_found), None if label.record is None else as_bytes(label.record)
+            row = (label.id, label.image, *label.box, *flags, label.author, label.time, record)
+            self._db.execute(f"INSERT OR IGNORE INTO labels VALUES ({', '.join('?' * len(row))})", row)
 
     def move(self, history: History, request: str | None = None) -> None:
         """Write where the project is: after an undo, a switch of branches, or a change of them."""
@@ -371,48 +350,35 @@ def _exclusive(path: Path) -> IO[bytes]:
     return held
 
 
-_ARRAYS = (("scale", "<f8"), ("y", "<i4"), ("x", "<i4"))
-
-
 def as_bytes(record: Record) -> bytes:
     """A record as bytes: a line of JSON, and its arrays."""
-    facts = {
-        "kind": record.kind,
-        "image": record.image,
-        "box": record.box,
-        "is_object": record.is_object,
-        "weight": record.weight,
-        "min_score": record.min_score,
-        "base_id": record.base_id,
-        "name": record.name,
-        "time": record.time,
-        "note": record.note,
-        "site": record.site,
-        "n": len(record),
-        "bytes": record.responses.shape[1],
-    }
+    facts = {"base_id": record.base_id, "n_weak": record.responses.n_weak, "kept": len(record.kept), **record.table()}
     head = json.dumps(facts).encode()
-    columns = (np.ascontiguousarray(getattr(record.index, name), dtype).tobytes() for name, dtype in _ARRAYS)
-    return b"".join([struct.pack("<I", len(head)), head, *columns, np.ascontiguousarray(record.responses).tobytes()])
+    columns = (np.ascontiguousarray(getattr(record.index, name), dtype).tobytes() for name, dtype in INDEX.items())
+    return b"".join([struct.pack("<I", len(head)), head, *columns, record.responses.to_bytes().tobytes(), record.kept])
 
 
 def from_bytes(data: bytes) -> Record:
     """A record from bytes that `as_bytes` made.
 
-    >>> one = Record("correction", "0" * 64, (8.0, 8.0, 32.0, 32.0), False, responses=np.empty((0, 2), np.uint8))
+    >>> one = Record("correction", "0" * 64, (8.0, 8.0, 32.0, 32.0), False)
     >>> from_bytes(as_bytes(one)).id == one.id
     True
     """
     (length,) = struct.unpack_from("<I", data)
     facts = json.loads(data[4 : 4 + length])
-    n, n_bytes, at, columns = facts.pop("n"), facts.pop("bytes"), 4 + length, []
-    for _, dtype in _ARRAYS:
+    base_id, n_weak, n_kept = (facts.pop(name) for name in ("base_id", "n_weak", "kept"))
+    n, at = facts["windows"], 4 + length
+    columns = []
+    for dtype in INDEX.values():
         columns.append(np.frombuffer(data, dtype, n, at))
         at += columns[-1].nbytes
     scale, y, x = columns
-    responses = np.frombuffer(data[at:], np.uint8).reshape(n, n_bytes)
     index = WindowIndex(scale.astype(np.float64), y.astype(np.intp), x.astype(np.intp))
-    return Record(**{**facts, "box": tuple(facts["box"])}, index=index, responses=responses)
+    end = len(data) - n_kept
+    packed = np.frombuffer(data[at:end], np.uint8).reshape(n, -(-n_weak // 8))
+    responses = Responses.from_bytes(packed, n_weak)
+    return replace(Record.from_table(facts, base_id), index=index, responses=responses, kept=data[end:])
 
 
 def _as_record(key: str, data: bytes | None) -> Record | None:

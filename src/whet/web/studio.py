@@ -7,25 +7,26 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from threading import Event, Thread
-from types import TracebackType
 from typing import Self
 
-from whet.cascade.boxes import box_iou
-from whet.cascade.detections import Detections
+import numpy as np
+
 from whet.detector.detector import Detector
 from whet.errors import NotNowError, UnknownItemError, UnreadableImageError, WhetError
-from whet.io.images import as_array, find_images, is_image_name
+from whet.io.image_files import as_array, find_images, is_image_name
 from whet.io.video import is_live
 from whet.web.labelling import Labeller
 from whet.web.live import Player, Video
+from whet.web.schemas import RescanView
 from whet.web.training import Training
-from whet.web.views import RescanView
 from whet.web.workspace import Workspace
 
-# Boxes of the cache and of a scan that overlap so much are the same.
-EQUAL = 0.99
+# A model by its id, and corrections.
+State = tuple[str | None, frozenset[str]]
+
 VIDEO_SUFFIXES = frozenset(
     (  # noqa: SIM905
         ".264 .265 .3g2 .3gp .asf .avi .dav .divx .f4v .flv .h264 .h265 .hevc .m2ts .m2v .m4v .mjpeg .mjpg .mkv .mov "
@@ -81,9 +82,7 @@ class Studio:
         self.rescan.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -133,13 +132,14 @@ def _check_readable(paths: Sequence[Path]) -> None:
 
 
 class Rescan:
-    """Reads the images, scans those that are new, and confirms cached detections by scans of the whole image."""
+    """Reads the images, scans those that are new, and scans images again of which the cache lacks windows."""
 
     def __init__(self, workspace: Workspace, paths: Sequence[Path]) -> None:
         self._workspace, self._paths = workspace, list(paths)
         self._stopped = Event()
         self._threads = [Thread(target=work, daemon=True) for work in (self._read, self._run)]
-        self._confirmed: dict[str, tuple[frozenset[str], int, int]] = {}
+        # By image, the last state, model and corrections, in which no window was missing.
+        self._complete: dict[str, State] = {}
         # Images whose scan failed unexpectedly, with the revision of the state: they are scanned again in another one.
         self._failed: dict[str, int] = {}
 
@@ -156,13 +156,15 @@ class Rescan:
                 thread.join(10)
 
     def view(self) -> RescanView:
-        """How many images are confirmed in the current state, the share of boxes that agreed, and unreadable images."""
-        ids = self._workspace.record_ids()
-        missing, confirmed = self._workspace.gallery.missing, list(self._confirmed.items())
-        counts = [(same, every) for key, (known, same, every) in confirmed if known == ids and key not in missing]
-        n_boxes = sum(every for _, every in counts)
-        agreement = sum(same for same, _ in counts) / n_boxes if n_boxes else (1.0 if counts else None)
-        return RescanView(len(counts), len(self._workspace.gallery), agreement, len(missing))
+        """How many images show exactly what a scan finds in the current state, and how many cannot be read."""
+        state, missing, complete = self._state(), self._workspace.gallery.missing, list(self._complete.items())
+        n_complete = sum(known == state and key not in missing for key, known in complete)
+        return RescanView(n_complete, len(self._workspace.gallery), len(missing))
+
+    def _state(self) -> State:
+        with self._workspace.locked():
+            model = self._workspace.open_model
+            return None if model is None else model.id, self._workspace.record_ids()
 
     def _read(self) -> None:
         """Add the image files to the project."""
@@ -176,7 +178,7 @@ class Rescan:
 
     def _run(self) -> None:
         published = checked = 0.0
-        was_idle, sent = False, self.view()
+        was_idle, sent = False, (self._state(), self.view())
         while not self._stopped.wait(PAUSE):
             if time.monotonic() > checked + CHECKED_EVERY:
                 checked = time.monotonic()
@@ -196,27 +198,29 @@ class Rescan:
             has_ended = is_idle and not was_idle
             was_idle = is_idle
             if has_ended or time.monotonic() > published + 1.0:
-                published, view = time.monotonic(), self.view()
-                if view != sent:
-                    self._workspace.events.publish("rescan", **asdict(view))
-                    sent = view
+                published, now = time.monotonic(), (self._state(), self.view())
+                if now != sent:
+                    self._workspace.events.publish("rescan", **asdict(now[1]))
+                    sent = now
 
     def step(self) -> bool:
-        """Scan or confirm one image that can be read; returns whether there was any left."""
-        workspace, ids = self._workspace, self._workspace.record_ids()
-        missing, revision = workspace.gallery.missing, workspace.revision
-        keys = [image.id for image in workspace.gallery if image.id not in missing]
-        keys = [key for key in keys if self._failed.get(key) != revision]
+        """Scan one image that can be read, if the cache lacks windows of it; returns whether there was any left."""
+        workspace = self._workspace
+        with workspace.locked():
+            state, cache, revision = self._state(), workspace.cache, workspace.revision
+        keys = [image.id for image in workspace.gallery.readable if self._failed.get(image.id) != revision]
         for key in keys:
-            if key not in workspace.rescorer:
+            if key not in cache:
                 with self._skipped_if_it_fails(key, revision):
                     workspace.detections(key)
                 return True
         for key in keys:
-            if self._confirmed.get(key, (None, 0, 0))[0] != ids:
-                with self._skipped_if_it_fails(key, revision):
-                    self._confirm(key, ids)
-                return True
+            if self._complete.get(key) != state:
+                if not cache.is_covered(key, state[1]):
+                    with self._skipped_if_it_fails(key, revision):
+                        self._scan_again(key, state)
+                    return True
+                self._complete[key] = state
         return False
 
     @contextmanager
@@ -234,37 +238,24 @@ class Rescan:
             self._failed[key] = revision
             logging.getLogger("whet").exception("cannot scan %s", gallery[key].name)
 
-    def _confirm(self, key: str, ids: frozenset[str]) -> None:
-        """Compare the detections of an image with a scan, which is right where windows are missing in the cache."""
-        workspace = self._workspace
+    def _scan_again(self, key: str, state: State) -> None:
+        """Add the windows of an image that the cache lacks, with lower limits, or from a scan with the corrections."""
+        workspace, ids = self._workspace, state[1]
         with workspace.locked():
-            revision, rescorer = workspace.revision, workspace.rescorer
-        if key not in rescorer:  # another model was taken over since: its cache is filled first
+            revision, cache = workspace.revision, workspace.cache
+        if key not in cache:  # another model was taken over since: its cache is filled first
             return
-        pixels, lowest = workspace.gallery.pixels(key), workspace.min_score
-        shown = rescorer.detections(key, ids).with_min_score(lowest)
-        if not rescorer.is_covered(key, ids):
-            rescorer.scan(key, pixels, ids)
-        scanned = workspace.detector.detect(pixels, min_score=lowest, threads=1)
-        with workspace.locked():
-            if workspace.revision != revision or workspace.record_ids() != ids:
-                return
-            self._confirmed[key] = ids, *agreement(rescorer.detections(key, ids).with_min_score(lowest), scanned)
-        if not rescorer.is_covered(key, ids):
-            rescorer.take_fired(key, pixels, scanned.windows)
-        same, every = agreement(shown, rescorer.detections(key, ids).with_min_score(lowest))
-        if same < every:  # open pages show other boxes
+        pixels, before = workspace.gallery.pixels(key), cache.detections(key, ids).with_min_score(workspace.min_score)
+        cache.scan(key, pixels, ids)
+        if not cache.is_covered(key, ids):
+            scanned = workspace.detector.detect(pixels, min_score=-inf, threads=1)
             with workspace.locked():
+                if workspace.revision != revision or self._state() != state:
+                    return
+            cache.take_fired(key, pixels, scanned.windows)
+        self._complete[key] = state
+        after = cache.detections(key, ids).with_min_score(workspace.min_score)
+        if not np.array_equal(before.to_array(), after.to_array()):
+            with workspace.locked():  # open pages show other boxes
                 workspace.revision += 1
             workspace.publish(image=key)
-
-
-def agreement(one: Detections, other: Detections) -> tuple[int, int]:
-    """How many boxes are the same in both, and how many there are.
-
-    >>> found = Detections.from_boxes([[0, 0, 8, 8], [20, 0, 28, 8]], [2, 1])
-    >>> agreement(found, found), agreement(found, found[:1]), agreement(Detections(), Detections())
-    ((2, 2), (1, 2), (0, 0))
-    """
-    same = int((box_iou(one.boxes, other.boxes) >= EQUAL).any(axis=1).sum())
-    return same, len(one) + len(other) - same

@@ -25,9 +25,9 @@ from whet.errors import NotNowError, TrainingDataError
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.formats import write_annotations
 from whet.web.exports import annotated
-from whet.web.insights import objects_of
 from whet.web.labelling import Labeller
-from whet.web.views import JobView
+from whet.web.quality import objects_of
+from whet.web.schemas import JobView
 
 # Objects that are needed to train a first detector, and to train again: the least that `whet train` takes.
 OBJECTS_TO_TRAIN, OBJECTS_TO_TRAIN_AGAIN = 20, 10
@@ -70,10 +70,8 @@ class Training:
     @property
     def n_objects(self) -> int:
         """Labelled objects in images that can be read."""
-        gallery = self._workspace.gallery
-        missing = gallery.missing
-        keys = [image.id for image in gallery if image.id not in missing]
-        return sum(len(objects_of(self._workspace.labels_of(key))) for key in keys)
+        workspace = self._workspace
+        return sum(len(objects_of(workspace.labels_of(image.id))) for image in workspace.gallery.readable)
 
     def start(self, class_name: str) -> JobView:
         """Train on the boxes of all images with labels, as the page shows them; returns at once."""
@@ -141,7 +139,7 @@ class Training:
             if line.startswith(EVENT):  # a library may print lines of its own
                 event = json.loads(line.removeprefix(EVENT))
                 self._publish(
-                    JobView("running", name, event["text"], event["progress"], event["seconds"], event["left"])
+                    JobView("running", name, *(event[key] for key in ("text", "progress", "seconds", "left")))
                 )
         code = process.wait()
         reader.join()
@@ -193,31 +191,26 @@ def _train(folder: Path, name: str, write: Callable[[dict[str, Any]], None]) -> 
     from whet.training.train import train
 
     write({"text": "reading images", "progress": None, "seconds": 0.0, "left": None})
-    progress = Progress()
+    best = 0.0
+
+    def show(event: Any) -> None:  # noqa: ANN401 - any event of `whet.training.progress`
+        """Write the share of the training that is done, by its seconds and those that are left; it never falls."""
+        nonlocal best
+        left, seconds = event.seconds_left, event.seconds
+        if left is not None and seconds + left > 0:
+            best = max(best, min(seconds / (seconds + left), 0.99))
+        text = str(event).partition("] ")[2]
+        write({"text": text, "progress": best or None, "seconds": seconds, "left": left})
+
     detector = train(
         folder / "annotations.json",
         class_name=name,
         checkpoint=folder / "checkpoint",
-        callback=lambda event: write(progress.as_line(event)),
+        callback=show,
         trees=SETTINGS["trees"],
         negatives_per_round=SETTINGS["negatives_per_round"],
     )
     write_atomically(folder / "model.whet", detector.to_bytes())
-
-
-class Progress:
-    """The share of a training that is done, by its seconds and those that are left; it never falls."""
-
-    def __init__(self) -> None:
-        self._best = 0.0
-
-    def as_line(self, event: Any) -> dict[str, Any]:  # noqa: ANN401 - any event of `whet.training.progress`
-        """An event as a line for the studio."""
-        text = str(event).partition("] ")[2]
-        left, seconds = event.seconds_left, event.seconds
-        if left is not None and seconds + left > 0:
-            self._best = max(self._best, min(seconds / (seconds + left), 0.99))
-        return {"text": text, "progress": self._best or None, "seconds": seconds, "left": left}
 
 
 def main() -> None:

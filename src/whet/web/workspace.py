@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from whet._kernels.threads import available_threads
-from whet.cascade.detections import Detections
+from whet.corrections.records import Record
+from whet.corrections.reference import Estimate
 from whet.detector.detector import Detector
-from whet.detector.records import Record
-from whet.detector.reference import Estimate
 from whet.errors import NotNowError, ProjectError, UnknownItemError, WhetError
+from whet.images.detections import Detections
+from whet.parallel.threads import available_threads
 from whet.web.gallery import Gallery, Pixels
 from whet.web.history import History
-from whet.web.models import Engine, Models, labels_of, model_in, take_over
-from whet.web.rescoring import Rescorer
+from whet.web.open_models import OpenModel, OpenModels, labels_of, model_in, take_over
 from whet.web.store import Label, Store, StoredImage, StoredModel
+from whet.web.window_cache import WindowCache
 
 Event = dict[str, Any]
 
@@ -94,8 +94,8 @@ class Workspace:
         self._lock = RLock()
         self._scanning = Lock()
         self._detecting = BoundedSemaphore(available_threads())
-        self._models = Models(store, self.labels, threads)
-        self._engine: Engine | None = None
+        self._models = OpenModels(store, self.labels, threads)
+        self.open_model: OpenModel | None = None  # that of the current state
         self._by_image: dict[str, list[Label]] = {}
         self.gallery.show_labelled(label.image for label in self.labels.values())
         self._arrived()
@@ -156,39 +156,34 @@ class Workspace:
     @property
     def detector(self) -> Detector:
         """The detector as it is now; raises `NotNowError` without one."""
-        if self._engine is None:
+        if self.open_model is None:
             raise NotNowError("this project has no model yet; draw boxes and train one, or start `whet serve MODEL`")
-        return self._engine.detector
+        return self.open_model.detector
 
     @property
     def has_model(self) -> bool:
         """Whether there is a detector."""
-        return self._engine is not None
-
-    @property
-    def engine(self) -> Engine | None:
-        """The model of the current state with its cache; None without a model."""
-        return self._engine
+        return self.open_model is not None
 
     @property
     def name(self) -> str:
         """The name of the model, or of what it is to be."""
-        return self._name if self._engine is None else self._engine.name
+        return self._name if self.open_model is None else self.open_model.name
 
     @property
-    def rescorer(self) -> Rescorer:
+    def cache(self) -> WindowCache:
         """The cache of windows of all images."""
-        if self._engine is None:
+        if self.open_model is None:
             raise NotNowError("this project has no model yet; train one first")
-        return self._engine.rescorer
+        return self.open_model.cache
 
-    def rescorer_at(self, node: int | None) -> Rescorer | None:
+    def cache_at(self, node: int | None) -> WindowCache | None:
         """The cache with the model of a state; None without a model."""
         with self._lock:
             key = model_in(self.history.items(node))
-            if key is None or (self._engine is not None and key == self._engine.id):
-                return None if key is None or self._engine is None else self._engine.rescorer
-            return self._models.engine(key).rescorer
+            if key is None or (self.open_model is not None and key == self.open_model.id):
+                return None if key is None or self.open_model is None else self.open_model.cache
+            return self._models.open(key).cache
 
     @property
     def model_path(self) -> Path:
@@ -211,17 +206,6 @@ class Workspace:
         records = (self.labels[key].record for key in sorted(self.record_ids(node)))
         return [record for record in records if record is not None]
 
-    def detector_at(self, node: int) -> Detector:
-        """A detector with the corrections of any state."""
-        with self._lock:
-            key = model_in(self.history.items(node))
-            if key is None:
-                raise NotNowError(f"the state {node} has no model yet; choose a later one")
-            engine = self._models.engine(key)
-            twin = Engine(key, engine.name, engine.detector.copy(), engine.rescorer)
-            twin.move_to(self.records(node))
-        return twin.detector
-
     def _go_to(self, moved: History) -> None:
         """Go on with a history that is written already."""
         if moved.current != self.history.current:
@@ -239,9 +223,9 @@ class Workspace:
                 by_image.setdefault(label.image, []).append(label)
         self._by_image = by_image
         model = model_in(items)
-        self._engine = None if model is None else self._models.engine(model)
-        if self._engine is not None:
-            self._engine.move_to(self.records())
+        self.open_model = None if model is None else self._models.open(model)
+        if self.open_model is not None:
+            self.open_model.move_to(self.records())
         self.revision += 1
         self.changed_at = time.monotonic()
 
@@ -253,8 +237,9 @@ class Workspace:
 
     def estimate_at(self, node: int) -> Estimate | None:
         """Recall and false positives in a state, by the reference set; None without a model or a reference set."""
-        rescorer = self.rescorer_at(node)
-        return None if rescorer is None else rescorer.estimate(self.record_ids(node))
+        cache = self.cache_at(node)
+        estimate = None if cache is None else cache.estimate(self.record_ids(node))
+        return estimate and Estimate(round(estimate.recall, 5), round(estimate.false_positives_per_image, 5))
 
     # What is shown.
 
@@ -265,32 +250,32 @@ class Workspace:
     def detections(self, key: str, node: int | None = None) -> Detections:
         """The detections of an image at any score, now or in another state; nothing without a model."""
         with self._lock:
-            rescorer, ids = self.rescorer_at(node), self.record_ids(node)
-        if rescorer is None:
+            cache, ids = self.cache_at(node), self.record_ids(node)
+        if cache is None:
             return Detections()
-        self.scan(key, rescorer)
-        return rescorer.detections(key, ids)
+        self.scan(key, cache)
+        return cache.detections(key, ids)
 
-    def scan(self, key: str, rescorer: Rescorer) -> None:
+    def scan(self, key: str, cache: WindowCache) -> None:
         """Keep the windows of an image, if that is not done yet; one scan at a time uses all threads."""
-        if key not in rescorer:
+        if key not in cache:
             with self._scanning:
-                if key not in rescorer:
-                    rescorer.scan(key, self.gallery.pixels(key))
-                    self.look_around(key, rescorer, self.labels_of(key))
+                if key not in cache:
+                    cache.scan(key, self.gallery.pixels(key))
+                    self.look_around(key, cache, self.labels_of(key))
 
-    def look_around(self, key: str, rescorer: Rescorer, labels: Iterable[Label]) -> None:
+    def look_around(self, key: str, cache: WindowCache, labels: Iterable[Label]) -> None:
         """Keep the windows around missed objects of an image, so that any corrections are right there."""
         records = [label.record for label in labels if label.is_object and label.record is not None]
         if records:
-            rescorer.look_around(key, self.gallery.pixels(key), records)
+            cache.look_around(key, self.gallery.pixels(key), records)
 
     def prepare(self, key: str) -> None:
         """Make ready what a correction of an image needs: it is open in a page. Its file may be gone by now."""
-        engine = self._engine
-        if engine is not None and key in engine.rescorer:
+        model = self.open_model
+        if model is not None and key in model.cache:
             with suppress(WhetError):
-                engine.rescorer.prepare(key, self.gallery.pixels(key))
+                model.cache.prepare(key, self.gallery.pixels(key))
 
     def labels_of(self, key: str) -> list[Label]:
         """The labels of an image in the current state."""
@@ -312,24 +297,21 @@ class Workspace:
     @property
     def min_score_name(self) -> str | None:
         """The operating point that is used, if it has a name."""
-        value = self.chosen_score(self._engine)
-        return value if isinstance(value, str) else "default" if value is None and self._has_default() else None
+        value, points = self.chosen_score(self.open_model), self.detector.operating_points if self.has_model else {}
+        return value if isinstance(value, str) else "default" if value is None and "default" in points else None
 
     @property
     def min_score(self) -> float:
         """The score that detections have to exceed."""
-        engine = self._engine
-        return -np.inf if engine is None else engine.detector.reporting.min_score(self.chosen_score(engine))
+        model = self.open_model
+        return -np.inf if model is None else model.detector.reporting.min_score(self.chosen_score(model))
 
-    def chosen_score(self, engine: Engine | None) -> float | str | None:
+    def chosen_score(self, model: OpenModel | None) -> float | str | None:
         """The minimum score as it was set: a number, the name of an operating point, or None for the default."""
-        if engine is None:
+        if model is None:
             return None
         value: float | str | None = self.store.get("min_score")
-        return None if isinstance(value, str) and value not in engine.detector.operating_points else value
-
-    def _has_default(self) -> bool:
-        return self._engine is not None and "default" in self._engine.detector.operating_points
+        return None if isinstance(value, str) and value not in model.detector.operating_points else value
 
     def set_min_score(self, wanted: float | str, *, author: str = "") -> None:
         """Show detections above a score, or above that of an operating point."""
@@ -357,8 +339,7 @@ class Workspace:
         with self._lock:
             added = [label.id for label in new] if items is None else items
             moved = self.history.copy()
-            node = moved.next_node(added, removed, time=time.time(), author=author, text=text)
-            moved.append(node)
+            node = moved.commit(added, removed, time=time.time(), author=author, text=text)
             fresh = [label for label in new if label.id not in self.labels]
             self.store.commit(node, fresh, moved, request, model)
             self.labels |= {label.id: label for label in fresh}

@@ -341,7 +341,7 @@ def test_what_is_not_coco_is_an_error(folder, text, message):
 @pytest.mark.parametrize("suffix", ["jpg", "png", "tif", "webp"])
 def test_shares_are_of_the_upright_image(tmp_path, orientation, suffix):
     """An image of 200 x 100 as stored; orientations 6 and 8 show it as 100 x 200."""
-    from whet.io.images import read_grey
+    from whet.io.image_files import read_grey
 
     path = save_image(tmp_path / f"a.{suffix}", orientation=orientation)
     (tmp_path / "a.txt").write_text("0 0.5 0.5 0.5 0.5\n")

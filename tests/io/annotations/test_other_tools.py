@@ -45,7 +45,7 @@ def test_pycocotools_reads_our_coco(ours, tmp_path):
 
 def test_our_coco_is_truth_that_pycocotools_can_evaluate_against(ours, tmp_path):
     coco, evaluation = pytest.importorskip("pycocotools.coco"), pytest.importorskip("pycocotools.cocoeval")
-    from whet.cascade.detections import Detections
+    from whet.images.detections import Detections
 
     write_annotations(ours, tmp_path / "set.json")
     truth = coco.COCO(tmp_path / "set.json")

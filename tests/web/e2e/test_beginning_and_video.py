@@ -12,6 +12,7 @@ from tests.cascades import random_stage
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.io.video import VideoWriter
+from whet.models.gslda.cascade_model import CascadeModel
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +99,7 @@ def test_a_detector_that_cannot_learn_shows_the_reason_and_no_controls(photograp
     stage = random_stage("haar", (24, 24), 4, np.random.default_rng(3))
     stage = replace(stage, threshold=1e3)  # it finds nothing, in little time
     path = tmp_path / "fixed.whet"
-    Detector(DetectorBase((24, 24), (stage,), 12.5)).save(path)
+    Detector.from_base(DetectorBase(CascadeModel((24, 24), (stage,), 12.5))).save(path)
     with Studio(path, photographs, project=tmp_path / "fixed.studio") as studio:
         page = open_page(studio, "coffee.png")
         expect(page.page.get_by_role("alert")).to_contain_text("whet adopt")

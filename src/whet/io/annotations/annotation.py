@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whet.arrays import Bools
+from whet.arrays import Boxes as Boxes
 from whet.errors import AnnotationError, UnreadableImageError
+from whet.images.detections import ONLY_CLASS as ONLY_CLASS
 from whet.io.files import map_files, shown_name
-from whet.io.images import shape_or_error
+from whet.io.image_files import shape_or_error
 
 # Longer names are shortened in messages.
 MAX_LETTERS = 200
@@ -64,6 +66,14 @@ class Problems:
         if self.counts.total() <= MAX_PROBLEMS:
             self.found.append(Problem(kind, shown_name(file), line, what))
 
+    def skip_row(self, file: str | Path, line: int | None, what: str) -> None:
+        """Add a row that cannot be read."""
+        self.add(ProblemKind.BAD_ROW, file, line, what)
+
+    def note(self, file: str | Path, what: str, line: int | None = None) -> None:
+        """Add a note: nothing is lost."""
+        self.add(ProblemKind.NOTE, file, line, what)
+
     def all(self) -> tuple[Problem, ...]:
         """Return the stored problems sorted by file and line, and a last one with the number of the others."""
         more = self.counts.total() - len(self.found)
@@ -76,8 +86,8 @@ class Problems:
 def summary(problems: Iterable[Problem]) -> str:
     """Count problems by kind, without notes.
 
-    >>> one = Problem(ProblemKind.MISSING_IMAGE, "a.csv", 1, "")
-    >>> summary([Problem(ProblemKind.CLIPPED_BOX, "a.xml", None, "")] * 2 + [one])
+    >>> missing = Problem(ProblemKind.MISSING_IMAGE, "a.csv", 1, "")
+    >>> summary([Problem(ProblemKind.CLIPPED_BOX, "a.xml", None, "")] * 2 + [missing])
     '1 image missing, 2 boxes clipped'
     """
     counts = Counter(str(problem.kind) for problem in problems if problem.kind is not ProblemKind.NOTE)
@@ -104,21 +114,12 @@ def counted(n: int, things: str) -> str:
     return f"{n:,} {things if n != 1 else things.removesuffix('es' if things.endswith('xes') else 's')}"
 
 
-Boxes = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
 # The parts of a data set, by all names that tools and people give them.
 PART_NAMES = {
-    "train": "train",
-    "training": "train",
-    "test": "test",
-    "testing": "test",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
+    name: names[0]
+    for names in (("train", "training"), ("test", "testing"), ("val", "valid", "validation"))
+    for name in names
 }
-# The class name for formats without classes.
-ONLY_CLASS = "object"
 # The parts of a data set that are evaluated on, if it has several: the first that there is.
 HELD_OUT_PARTS = ("test", "val")
 
@@ -141,7 +142,7 @@ class AnnotatedImage:
     shape: tuple[int, int]
     boxes: Boxes = field(default_factory=lambda: np.empty((0, 4)))
     labels: tuple[str, ...] = ()
-    ignore: Flags = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+    ignore: Bools = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     split: str = ""
     is_complete: bool = True
     others: Boxes = field(default_factory=lambda: np.empty((0, 4)))
@@ -167,6 +168,10 @@ class AnnotatedImage:
         """Boxes (n, 4) of the ignored regions."""
         return self.boxes[self.ignore]
 
+    def rows(self) -> Iterator[tuple[list[float], str, bool]]:
+        """Box, label and `ignore` of each box."""
+        return zip(self.boxes.tolist(), self.labels, self.ignore.tolist(), strict=True)
+
     @property
     def is_filled(self) -> bool:
         """Whether one object fills the whole image, as in a crop."""
@@ -175,7 +180,7 @@ class AnnotatedImage:
 
     def only(self, keep: Callable[[str, bool], bool]) -> AnnotatedImage:
         """Keep the boxes for which `keep(label, ignore)` is true; the other objects become `others`."""
-        rows = [i for i, row in enumerate(zip(self.labels, self.ignore.tolist(), strict=True)) if keep(*row)]
+        rows = [i for i, (_, label, ignore) in enumerate(self.rows()) if keep(label, ignore)]
         dropped = ~self.ignore
         dropped[rows] = False
         return replace(
@@ -218,12 +223,7 @@ class Annotations:
     @property
     def counts(self) -> dict[str, int]:
         """Number of objects by class, without ignored regions."""
-        counts = Counter(
-            label
-            for image in self.images
-            for label, ignored in zip(image.labels, image.ignore.tolist(), strict=True)
-            if not ignored
-        )
+        counts = Counter(label for image in self.images for _, label, ignored in image.rows() if not ignored)
         return {name: counts[name] for name in self.classes}
 
     @property
@@ -258,9 +258,9 @@ class Annotations:
         """
         for name in names:
             usual = PART_NAMES.get(name, name)
-            found = next((each for each in (name, usual, self.aliases.get(usual)) if each in self.splits), None)
-            if found is not None:
-                return found
+            for split in (name, usual, self.aliases.get(usual)):
+                if split in self.splits:
+                    return split
         return None
 
     def select_split(self, name: str) -> Annotations:
@@ -284,27 +284,27 @@ class Annotations:
         counts = self.counts
         listed = self.listed_classes() or "none"
         if name is None:
-            with_boxes = [each for each, n in counts.items() if n] or list(counts)
+            with_boxes = [label for label, n in counts.items() if n] or list(counts)
             if len(with_boxes) != 1:
                 raise AnnotationError(f"the annotations have several classes; choose one (--class NAME): {listed}")
             name = with_boxes[0]
-        names = [name] if name in counts else [each.strip() for each in name.split(",")]
-        unknown = [each for each in names if each not in counts]
+        names = [name] if name in counts else [label.strip() for label in name.split(",")]
+        unknown = [label for label in names if label not in counts]
         if unknown:
             raise AnnotationError(f"unknown class {unknown[0]!r}; available classes: {listed}")
         chosen = tuple(image.only(lambda label, _: label in (*names, "")) for image in self.images)
         if len(names) > 1:
             name = ",".join(names)
             chosen = tuple(image.relabelled(name) for image in chosen)
-        others = {each: n for each, n in counts.items() if each not in names and n}
-        listed = ", ".join(f"{counted(n, 'boxes')} of {each}" for each, n in others.items())
+        others = {label: n for label, n in counts.items() if label not in names and n}
+        listed = ", ".join(f"{counted(n, 'boxes')} of {label}" for label, n in others.items())
         what = f"other classes count as background for {name}: {listed}"
         note = [Problem(ProblemKind.NOTE, "", None, what)] if others else []
         return replace(self, images=chosen, classes=(name,), problems=(*self.problems, *note))
 
     def has_class(self, name: str) -> bool:
         """Whether `select` finds this class, or all classes of a name such as "cat,dog"."""
-        return name in self.classes or all(each.strip() in self.classes for each in name.split(","))
+        return name in self.classes or all(label.strip() in self.classes for label in name.split(","))
 
     def summary(self) -> str:
         """Return one line with the numbers of images, boxes by class, and problems."""
@@ -328,10 +328,7 @@ class Examples:
 
     @classmethod
     def from_annotations(
-        cls,
-        annotated: Iterable[AnnotatedImage] = (),
-        positives: Iterable[Path] = (),
-        negatives: Iterable[Path] = (),
+        cls, annotated: Iterable[AnnotatedImage] = (), positives: Iterable[Path] = (), negatives: Iterable[Path] = ()
     ) -> Examples:
         """Annotated images, images that one object fills, and images without the object.
 

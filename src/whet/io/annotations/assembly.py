@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property, partial
 from math import isfinite
@@ -16,9 +16,7 @@ from pathlib import Path, PureWindowsPath
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whet._kernels.threads import map_in_order
 from whet.errors import AnnotationError, DataNotFoundError, UnreadableImageError
 from whet.io.annotations.annotation import (
     AnnotatedImage,
@@ -30,10 +28,9 @@ from whet.io.annotations.annotation import (
     shortened,
 )
 from whet.io.files import AT_ONCE, as_remote, is_url, read_bounded, shown_name
-from whet.io.images import images_in, shape_or_error
+from whet.io.image_files import images_in, shape_or_error
+from whet.parallel.threads import map_in_order
 
-# Directories of images, relative to the annotation file.
-USUAL_FOLDERS = ("", "images", "JPEGImages", "../images", "../JPEGImages")
 # COCO's own instances_train2017.json has 448 MB.
 MAX_BYTES = 1_000_000_000
 # Longer than any number in full precision.
@@ -63,7 +60,7 @@ def lines_of(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
         try:
             yield number, line.decode("utf-8").strip()
         except UnicodeDecodeError as error:
-            problems.add(ProblemKind.BAD_ROW, path, number, f"not UTF-8 text ({error.reason}); save the file as UTF-8")
+            problems.skip_row(path, number, f"not UTF-8 text ({error.reason}); save the file as UTF-8")
 
 
 def number_in(text: str) -> float | None:
@@ -113,7 +110,9 @@ class ImageFinder:
     def __init__(self, base: Path, images: Path | None = None) -> None:
         self.base, self.images = base, images
         given = [] if images is None else [images]
-        beside = [] if is_url(base) else [base / name for name in USUAL_FOLDERS]
+        beside = (
+            [] if is_url(base) else [base / name for name in ("", "images", "JPEGImages", "../images", "../JPEGImages")]
+        )
         self._folders = [*given, *beside, Path()]
         self.root = as_remote(images or base)
         self._found: dict[str, Path | None] = {}
@@ -134,7 +133,7 @@ class ImageFinder:
         for name, path in list(self._elsewhere.items())[:1]:
             n = len(self._elsewhere)
             what = f"{counted(n, 'images')} {'was' if n == 1 else 'were'} found by base name only, for example"
-            problems.add(ProblemKind.NOTE, file, None, f"{what} {shortened(name)} as {path}; check the directory")
+            problems.note(file, f"{what} {shortened(name)} as {path}; check the directory")
 
     def not_found(self, name: str) -> str:
         """What to say of an image that was not found.
@@ -167,12 +166,12 @@ class ImageFinder:
     def _by_base_name(self, name: str) -> Path | None:
         # With several files of this name, it is unknown which of them is meant.
         base_name = PureWindowsPath(name).name
-        found = self._index.get(_key(base_name), [])
-        if len(found) != 1:
+        files = self._index.get(_key(base_name), [])
+        if len(files) != 1:
             return None
         if base_name != name:
-            self._elsewhere[name] = found[0]
-        return found[0]
+            self._elsewhere[name] = files[0]
+        return files[0]
 
     @cached_property
     def _index(self) -> dict[str, list[Path]]:
@@ -216,8 +215,6 @@ Progress = Callable[[float], None]
 MIN_INSIDE = 0.5
 # Boxes may exceed the image by this many pixels without a message: conventions for pixel positions differ.
 SLACK = 1.0
-# Relative coordinates are rounded to this many decimals of a pixel.
-DECIMALS = 9
 
 
 @dataclass(frozen=True)
@@ -273,9 +270,9 @@ def assemble(
             lost.append(place)
             problems.add(place.kind, place.file, place.line, place.what)
         else:
-            found = _image(raw, *place, problems)
-            earlier = images.get(found.path)
-            images[found.path] = found if earlier is None else _combined(earlier, found)
+            image = _image(raw, *place, problems)
+            earlier = images.get(image.path)
+            images[image.path] = image if earlier is None else _combined(earlier, image)
         progress(number / len(raws))
     finder.note_base_names(source, problems)
     if not images:
@@ -298,12 +295,8 @@ def _open(finder: ImageFinder, raw: RawImage) -> tuple[Path, tuple[int, int]] | 
 def _image(raw: RawImage, path: Path, shape: tuple[int, int], problems: Problems) -> AnnotatedImage:
     if raw.stated_shape is not None and raw.stated_shape != shape and 0 not in raw.stated_shape:
         stated, actual = (f"{width} x {height}" for height, width in (raw.stated_shape, shape))
-        problems.add(
-            ProblemKind.NOTE,
-            raw.file,
-            raw.line,
-            f"{path.name} has {actual} pixels, but the file states {stated}; check the positions of its boxes",
-        )
+        what = f"{path.name} has {actual} pixels, but the file states {stated}; check the positions of its boxes"
+        problems.note(raw.file, what, raw.line)
     kept = [box for box in (_clipped(raw, box, shape, problems) for box in raw.boxes) if box is not None]
     is_complete = all(_has_position(box) for box in raw.boxes)
     return AnnotatedImage(
@@ -322,16 +315,16 @@ def _clipped(raw: RawImage, box: RawBox, shape: tuple[int, int], problems: Probl
     corners = np.array(box.corners, dtype=np.float64)
     limits = np.array([shape[1], shape[0]] * 2, dtype=np.float64)
     if box.is_relative:  # rounded to undo the rounding error of the product: 13, not 12.999999999999998
-        corners = np.round(corners * limits, DECIMALS)
+        corners = np.round(corners * limits, 9)
 
     def report(kind: ProblemKind, what: str) -> None:
-        problems.add(kind, raw.file, box.line, f"{_box_text(corners)} in {Path(raw.name).name}: {what}")
+        text = ", ".join(f"{value:g}" for value in corners.tolist())
+        problems.add(kind, raw.file, box.line, f"box ({text}) in {Path(raw.name).name}: {what}")
 
-    if not np.isfinite(corners).all():
-        report(ProblemKind.DROPPED_BOX, "coordinates are not finite; dropped")
-        return None
     if not _has_position(box):
-        report(ProblemKind.DROPPED_BOX, "width or height is not positive; dropped")
+        is_finite = np.isfinite(corners).all()
+        what = "width or height is not positive" if is_finite else "coordinates are not finite"
+        report(ProblemKind.DROPPED_BOX, f"{what}; dropped")
         return None
     size = corners[2:] - corners[:2]
     inside = np.clip(corners, 0.0, limits)
@@ -356,20 +349,14 @@ def _has_position(box: RawBox) -> bool:
     return bool(np.isfinite(box.corners).all()) and x1 < x2 and y1 < y2
 
 
-def _box_text(corners: NDArray[np.float64]) -> str:
-    return "box (" + ", ".join(f"{value:g}" for value in corners.tolist()) + ")"
-
-
 def _combined(first: AnnotatedImage, second: AnnotatedImage) -> AnnotatedImage:
     """Combine the boxes of an image that the file names twice."""
-    return AnnotatedImage(
-        first.path,
-        first.shape,
-        np.concatenate([first.boxes, second.boxes]),
-        first.labels + second.labels,
-        np.concatenate([first.ignore, second.ignore]),
-        first.split,
-        first.is_complete and second.is_complete,
+    return replace(
+        first,
+        boxes=np.concatenate([first.boxes, second.boxes]),
+        labels=first.labels + second.labels,
+        ignore=np.concatenate([first.ignore, second.ignore]),
+        is_complete=first.is_complete and second.is_complete,
     )
 
 

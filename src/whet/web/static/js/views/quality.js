@@ -112,7 +112,6 @@ function Facts({ server }) {
     ["Corrections", server.n_corrections],
     ["Held-out recall", model.estimate ? percent(model.estimate.recall, 1) : null],
     ["False positives per image", model.estimate ? number(model.estimate.false_positives_per_image, 2) : null],
-    ["Rescan agrees", server.rescan?.agreement == null ? null : percent(server.rescan.agreement, 2)],
   ].filter(([, value]) => value != null);
   return html`<h3>Detector</h3><dl class="facts">${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }

@@ -85,8 +85,7 @@ function Status({ server }) {
   const checking = isRescanning && `checking ${rescan.done} / ${rescan.total}`;
   const missing = server?.n_missing > 0 && `${plural(server.n_missing, "image")} missing`;
   const text = outbox ? "Learning…" : [amount, checking, missing].filter(Boolean).join(" · ");
-  const agreement = rescan?.agreement == null ? "" : ` Rescanned boxes agree in ${(100 * rescan.agreement).toFixed(1)} %.`;
-  return html`<span class=${classes("status", outbox > 0 && "is-busy")} data-waiting=${outbox} role="status" title=${`Connected. Everything acknowledged is stored.${agreement}`}><i class="dot"></i><span class="wide">${text}</span></span>`;
+  return html`<span class=${classes("status", outbox > 0 && "is-busy")} data-waiting=${outbox} role="status" title="Connected. Everything acknowledged is stored."><i class="dot"></i><span class="wide">${text}</span></span>`;
 }
 
 const FORMATS = [

@@ -1,0 +1,1 @@
+"""Corrections: what was corrected, and one rule that decides by it."""

@@ -1,0 +1,278 @@
+"""What follows from a set of corrections: which windows decide from now on, and how far below its limits a scan looks.
+
+It is derived from the trained model, the examples and the set of corrections alone. What follows from one correction is
+its `Effect`. It is computed once: that of a thousand corrections is put together from theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from whet.arrays import Bools, Floats, Int64s
+from whet.corrections.records import Record
+from whet.corrections.reference import Reference
+from whet.corrections.rule import LEAST_REACH, KnownWindows, reach_of, unknown_distances
+from whet.images.detections import FiredWindows
+from whet.images.pyramid import Pyramid, WindowIndex
+from whet.models.contract import Model
+from whet.models.responses import Responses
+from whet.models.votes import Votes
+
+# With fewer judging objects, how far corrections may reach is not known.
+FEWEST_JUDGES = 20
+# The score that a missed object gets, as a multiple of the minimum score; without a minimum score, in units of scores.
+SCORE_ROOM = 1.05
+SLIGHT = 0.2
+# Sums of fourth powers of such scores, by which windows are grouped, are still far from the largest float.
+HIGHEST = 1e60
+# Limits are lowered by at most this much for a missed object, in units of margins: of some 60 missed faces, two needed
+# more than 0.6, and none more than 1.2. With all limits 0.5 and 1 lower, the face detector's scan takes 2.6 and 7 times
+# as long.
+FARTHEST = 1.25
+# Effects that are kept of one model.
+MOST_EFFECTS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """What one correction does, whatever else was learned.
+
+    `holds` says that the votes alone satisfy it: it only guards. `target` is the score that a missed object gets,
+    `is_near` (windows,) which of its windows no stage rejects by too much. `judged` (n,) are the distances of the
+    judging objects to it.
+    """
+
+    record: Record
+    holds: bool
+    target: float
+    is_near: Bools
+    judged: Int64s
+
+    @cached_property
+    def rows(self) -> frozenset[bytes]:
+        """The responses of all windows."""
+        return self.record.responses.rows
+
+    @cached_property
+    def own_rows(self) -> frozenset[bytes]:
+        """The responses of windows of the image itself, without look-alikes."""
+        return own_windows(self.record).rows
+
+    @cached_property
+    def reaches_own(self) -> bool:
+        """Whether no stage rejects a window of the image itself by too much."""
+        return bool(self.is_near[_is_first(self.record.index)].all())
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """Corrections by what they do, each in the order of the ids.
+
+    False positives to reject, missed objects to accept, and what holds already: objects that are found, and others.
+    """
+
+    rejected: tuple[Effect, ...]
+    accepted: tuple[Effect, ...]
+    objects: tuple[Effect, ...]
+    others: tuple[Effect, ...]
+
+    @classmethod
+    def from_iterable(cls, effects: Iterable[Effect]) -> Effects:
+        """Divide corrections by label, and by whether they hold."""
+        parts: dict[tuple[bool, bool], list[Effect]] = {}
+        for effect in effects:
+            parts.setdefault((effect.record.is_object, effect.holds), []).append(effect)
+        return cls(*(tuple(parts.get(key, ())) for key in ((False, False), (True, False), (True, True), (False, True))))
+
+    def reach(self, guarded: Int64s) -> float:
+        """How far corrections of false positives reach; `guarded` (n,) are distances of judging objects to guards."""
+        if not self.rejected or not len(guarded):
+            return LEAST_REACH
+        nearest = np.minimum.reduce([guarded, *(effect.judged for effect in (*self.accepted, *self.objects))])
+        return reach_of(np.minimum.reduce([effect.judged for effect in self.rejected]), nearest)
+
+    def limits(self, votes: Votes) -> Floats | None:
+        """The limits (n_weak,) that windows of missed objects need to pass; None without such windows."""
+        near = [effect.record.responses.take(effect.is_near) for effect in self.accepted if effect.is_near.any()]
+        return votes.limits_for(Responses.concatenate(near, votes.n_weak)) if near else None
+
+    def unsatisfied(self, reference: Reference | None) -> tuple[str, ...]:
+        """Corrections that do not hold in a window of the image itself: a sample that shows the contrary is equal."""
+        objects, others = (frozenset[bytes](), frozenset[bytes]()) if reference is None else reference.guard_rows
+        objects = objects.union(*(effect.rows for effect in (*self.accepted, *self.objects)))
+        others = others.union(*(effect.rows for effect in (*self.rejected, *self.others)))
+        fails = [effect for effect in self.rejected if not effect.own_rows.isdisjoint(objects)]
+        fails += [e for e in self.accepted if not (e.reaches_own and e.own_rows.isdisjoint(others))]
+        return tuple(sorted(effect.record.id for effect in fails))
+
+
+@dataclass(frozen=True, eq=False)
+class Corrected:
+    """A model, and the windows that corrections have made known; `unsatisfied` are corrections that do not hold.
+
+    With `lowered` votes, a scan also finds windows that only a correction accepts.
+    """
+
+    model: Model
+    known: KnownWindows | None = None
+    lowered: Votes | None = None
+    unsatisfied: tuple[str, ...] = ()
+
+    def scan(self, pyramid: Pyramid, *, fast: bool | None = None, threads: int | None = None) -> FiredWindows:
+        """All windows of a pyramid that votes and corrections accept, with their scores."""
+        windows = self.model.scan(pyramid, self.lowered, fast=fast, threads=threads)
+        if self.known is None:
+            return windows
+        responses, _ = self.model.responses(pyramid, windows.index)
+        scores = windows.scores
+        if self.lowered is not None:
+            scores = scanned_scores(self.model, pyramid, windows.index, responses, fast)
+        scores = self.known.decide(responses, scores, threads)
+        accepted = scores > -np.inf
+        return replace(windows.take(accepted), scores=scores[accepted])
+
+    def scores(self, responses: Responses) -> Floats:
+        """Scores (n,) of windows with these responses; -inf where they are rejected. No image is needed."""
+        scores = self.model.votes.scores(responses)
+        if self.known is None:
+            return scores
+        is_reached = None if self.lowered is None else self.lowered.scores(responses) > -np.inf
+        return self.known.decide(responses, scores, is_reached=is_reached)
+
+
+def scanned_scores(
+    model: Model, pyramid: Pyramid, index: WindowIndex, responses: Responses, fast: bool | None = None
+) -> Floats:
+    """Scores (n,) that a scan of a model by itself gives windows; -inf for those that it rejects or leaves out."""
+    scores = model.votes.scores(responses)
+    passed = np.flatnonzero(scores > -np.inf)
+    scores[passed[~model.looks_at(index.take(passed), pyramid, fast=fast)]] = -np.inf
+    return scores
+
+
+def correct(model: Model, reference: Reference | None, records: Iterable[Record]) -> Corrected:
+    """A model with corrections; a function of model, reference set and the set of records, to the last bit."""
+    corrections = [record for record in records if record.kind == "correction" and len(record)]
+    effects = Effects.from_iterable(effects_of(model, reference, corrections))
+    if not effects.rejected and not effects.accepted:
+        return Corrected(model)
+    limits = effects.limits(model.votes)
+    return Corrected(
+        model,
+        _known_windows(model, reference, effects),
+        None if limits is None else model.votes.lowered(limits),
+        effects.unsatisfied(reference),
+    )
+
+
+# Effects by model, reference set and id of the record. They live as long as the model does.
+_effects: WeakKeyDictionary[Model, dict[tuple[str, str], Effect]] = WeakKeyDictionary()
+
+
+def effects_of(model: Model, reference: Reference | None, records: Sequence[Record]) -> list[Effect]:
+    """The effects of corrections, in their order."""
+    shared, digest = _effects.setdefault(model, {}), "" if reference is None else reference.digest
+    known = {record.id: _same(shared.get((digest, record.id)), record) for record in records}
+    new = [record for record in records if known[record.id] is None]
+    for record, holds in zip(new, holding(model, new), strict=True):
+        known[record.id] = _effect(model, reference, record, holds)
+    effects = [effect for record in records if (effect := known[record.id]) is not None]
+    if len(shared) + len(new) > MOST_EFFECTS:
+        shared.clear()
+    shared |= {(digest, effect.record.id): effect for effect in effects[:MOST_EFFECTS]}
+    return effects
+
+
+def _same(effect: Effect | None, record: Record) -> Effect | None:
+    """An effect, if it is that of the same windows: those of a model that was made again depend on more than the id."""
+    if effect is None or effect.record is record:
+        return effect
+    own, other = record, effect.record
+    is_same = own.min_score == other.min_score and np.array_equal(own.responses.words, other.responses.words)
+    return effect if is_same else None
+
+
+def _effect(model: Model, reference: Reference | None, record: Record, holds: bool) -> Effect:
+    is_near = np.ones(len(record), np.bool_)
+    if record.is_object and not holds:
+        is_near = is_within_reach(model, record.responses)
+    target = min(max(SCORE_ROOM * record.min_score, SLIGHT * model.votes.unit), HIGHEST)
+    judging = judging_objects(model, reference)[0]
+    return Effect(record, holds, target, is_near, judging.distances(record.responses))
+
+
+def is_within_reach(model: Model, responses: Responses) -> Bools:
+    """Which windows (n,) no stage rejects by too much: no correction of a missed object accepts others."""
+    return np.asarray(model.votes.closeness(responses) > -FARTHEST)
+
+
+def holding(model: Model, records: Sequence[Record]) -> list[bool]:
+    """Which corrections the votes alone satisfy, in all windows of the image itself.
+
+    A missed object holds only where a scan is sure to look at its windows.
+    """
+    own = [own_windows(record) for record in records]
+    scores = model.votes.scores(Responses.concatenate(own, model.votes.n_weak))
+    parts = np.split(scores, np.cumsum([len(part) for part in own])[:-1]) if own else []
+    return [
+        bool((part > record.min_score).all() and model.looks_at(record.index).all())
+        if record.is_object
+        else bool((part == -np.inf).all())
+        for record, part in zip(records, parts, strict=True)
+    ]
+
+
+def own_windows(record: Record) -> Responses:
+    """The responses of a record to the windows of the image itself; look-alikes are left out."""
+    return record.responses.take(_is_first(record.index))
+
+
+def _is_first(index: WindowIndex) -> Bools:
+    """Which windows (n,) are not copies of an earlier one."""
+    first = np.zeros(len(index), np.bool_)
+    first[np.unique(np.stack([index.scale, index.y, index.x]), axis=1, return_index=True)[1]] = True
+    return first
+
+
+def judging_objects(model: Model, reference: Reference | None) -> tuple[Responses, Int64s]:
+    """Held-out objects by which the reach is chosen, and their distances (n,) to the nearest guard.
+
+    Objects that were trained on are nearer to one another than to new ones: they cannot tell.
+    """
+    if reference is not None and not reference.was_trained_on and len(reference.guarded_positives[0]) >= FEWEST_JUDGES:
+        return reference.guarded_positives
+    return Responses.empty(model.votes.n_weak), np.empty(0, np.int64)
+
+
+def guards_of(model: Model, reference: Reference | None) -> tuple[Responses, Responses]:
+    """Responses of guarding objects and others."""
+    none = Responses.empty(model.votes.n_weak)
+    return (none, none) if reference is None else reference.guards
+
+
+def _known_windows(model: Model, reference: Reference | None, effects: Effects) -> KnownWindows:
+    """The windows of corrections, and the guarding half of the reference set.
+
+    What holds already guards only: objects that are found, and others, which are rejected.
+    """
+    objects, others = guards_of(model, reference)
+    n_weak = model.votes.n_weak
+    parts = [
+        Responses.concatenate([effect.record.responses for effect in side], n_weak)
+        for side in (effects.rejected, effects.accepted, effects.objects, effects.others)
+    ]
+    sizes = [len(effect.record) for effect in effects.accepted]
+    return KnownWindows(
+        rejected=parts[0],
+        accepted=parts[1],
+        targets=np.repeat(np.array([effect.target for effect in effects.accepted]), np.array(sizes, np.intp)),
+        objects=Responses.concatenate([objects, parts[2]], n_weak),
+        others=Responses.concatenate([others, parts[3]], n_weak),
+        reach=effects.reach(judging_objects(model, reference)[1]),
+        unknown=unknown_distances(objects, others),
+    )

@@ -1,1 +1,0 @@
-"""From raw inputs to weak responses."""

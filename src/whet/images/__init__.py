@@ -1,0 +1,1 @@
+"""Images: pyramids, boxes, detections and their grouping."""

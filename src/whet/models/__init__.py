@@ -1,0 +1,1 @@
+"""Models: what answers for the windows of an image."""

@@ -1,0 +1,274 @@
+"""Cascades as models: trained stages, whose weights follow from counts of examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet._kernels.window_sums import OPENCV_MIN_SIGMA
+from whet.errors import CannotLearnError
+from whet.images.detections import FiredWindows
+from whet.images.pyramid import Grid, Pyramid, Span, WindowIndex
+from whet.lda.statistics import BinaryStatistics
+from whet.models.contract import Area, Arrays, Counts, Family, Saved
+from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade_scan import is_on_grid, looked_at, scan_pyramid
+from whet.models.gslda.example_counts import ExampleCounts, count_examples, learning_sizes
+from whet.models.gslda.stage import LearningStage, Stage, TrainedStage
+from whet.models.responses import Responses
+from whet.models.votes import Votes
+
+# In units of |w|: where votes hardly separate the classes, margins still have a width.
+SMALLEST_UNIT = 0.02
+# Shares of the largest entries that the rounding of float64 may leave.
+NEGATIVE_EIGENVALUE = 1e-9
+RESIDUAL = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class CascadeModel:
+    """Stages on windows (height, width): those that learn, and those with fixed weights, which only run.
+
+    `counts` are examples that were learned on top of the training. With `coarse_room`, scans have a coarse pass of as
+    many stages, with thresholds that are lower by this much, in units of |w|.
+    """
+
+    window: tuple[int, int]
+    stages: tuple[TrainedStage, ...]
+    min_sigma: float = OPENCV_MIN_SIGMA
+    coarse_room: tuple[float, ...] = ()
+    counts: ExampleCounts | None = None
+    family: ClassVar[str] = "gslda"
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.min_sigma) and self.min_sigma > 0):
+            raise ValueError(f"got min_sigma={self.min_sigma}; expected a number above 0")
+        if len(self.coarse_room) > len(self.stages) or not all(0 <= room < inf for room in self.coarse_room):
+            raise ValueError(
+                f"got coarse_room={self.coarse_room}; expected finite numbers of at least 0 for the first of the "
+                f"{len(self.stages)} stages"
+            )
+        if self.counts is None:
+            for stage in self.stages:
+                if isinstance(stage, LearningStage):
+                    stage.check_rule()
+            _ = self.cascade  # checks windows
+        else:
+            self.counts.check(self.stages)
+
+    @property
+    def grid(self) -> Grid:
+        """Windows at every pixel of grey levels."""
+        return Grid()
+
+    @cached_property
+    def units(self) -> NDArray[np.float64]:
+        """The unit of margins in each stage: the length |w| of a discriminant's weights, summed in order.
+
+        Of votes it is a quarter of the distance between the mean margins of positives and negatives: in OpenCV's late
+        stages the two are 0.4 |w| apart, in discriminants 1.3 to 2.8 |w|.
+        """
+        return np.array([_unit_of_margins(stage, stage.run().coef) for stage in self.stages])
+
+    @cached_property
+    def cascade(self) -> Cascade:
+        """The weighted stages; where nothing was counted, those of the training."""
+        if self.counts is None:
+            stages = tuple(stage.run() for stage in self.stages)
+        else:
+            pairs = zip(self.stages, self.counts.stages, strict=True)
+            stages = tuple(stage.run(pair) if any(side.n for side in pair) else stage.run() for stage, pair in pairs)
+        coarse: tuple[Stage, ...] = ()
+        if self.coarse_room:
+            parts = zip(stages, self.units.tolist(), self.coarse_room, strict=False)
+            coarse = tuple(stage.loosened(room * unit) for stage, unit, room in parts)
+        return Cascade(self.window, stages, self.min_sigma, coarse)
+
+    @cached_property
+    def votes(self) -> Votes:
+        """Weights and thresholds as they are now, in units of the training."""
+        has_units = any(stage.statistics[0].n for stage in self.stages)
+        return replace(self.cascade.votes, units=self.units, has_units=has_units)
+
+    def scan(
+        self,
+        pyramid: Pyramid,
+        votes: Votes | None = None,
+        *,
+        spans: Mapping[float, Span] | None = None,
+        fast: bool | None = None,
+        threads: int | None = None,
+    ) -> FiredWindows:
+        """Windows of a pyramid that the votes accept; see `whet.models.contract.Model`."""
+        return scan_pyramid(self._cascade_for(fast), pyramid, votes, spans=spans, threads=threads)
+
+    def looks_at(
+        self, index: WindowIndex, pyramid: Pyramid | None = None, *, fast: bool | None = None
+    ) -> NDArray[np.bool_]:
+        """Windows next to one that the coarse pass accepts; without a pyramid, those of its own grid."""
+        cascade = self._cascade_for(fast)
+        if pyramid is not None:
+            return looked_at(cascade, pyramid, index)
+        return is_on_grid(index) if cascade.coarse_stages else np.ones(len(index), np.bool_)
+
+    def _cascade_for(self, fast: bool | None) -> Cascade:
+        return self.cascade if fast is None else self.cascade.fast if fast else self.cascade.full
+
+    def responses(self, pyramid: Pyramid, index: WindowIndex) -> tuple[Responses, NDArray[np.bool_]]:
+        """Responses to windows of a pyramid, and which have enough contrast."""
+        return self.cascade.respond(pyramid.patches(index))
+
+    def count(self, responses: Responses, is_object: NDArray[np.bool_], weights: NDArray[np.int64]) -> ExampleCounts:
+        """What each stage counts of examples with labels (n,), each `weights` (n,) times."""
+        if not self.votes.has_units:
+            raise CannotLearnError(
+                "no stage has statistics, so this detector runs but cannot learn; adopt an OpenCV cascade first, with "
+                "`whet adopt` or whet.adopt, or train a detector with `whet train`"
+            )
+        if not any(learning_sizes(self.stages)):
+            raise CannotLearnError(
+                "the weights of an adopted OpenCV cascade do not follow from examples; correct it by boxes in images "
+                "(Detector.learn, `whet learn --wrong` or --missed), or train a detector with `whet train`"
+            )
+        return count_examples(self.stages, responses, is_object, weights)
+
+    def learned(self, counts: Counts | None) -> CascadeModel:
+        """The cascade of the training and of these examples."""
+        if counts is None and self.counts is None:
+            return self
+        if not (counts is None or isinstance(counts, ExampleCounts)):
+            raise TypeError(f"got counts of type {type(counts).__name__}; expected those that `count` has made")
+        return replace(self, counts=counts)
+
+    def saved(self, counts: Counts | None = None) -> Saved:
+        """Weak learners, statistics, and what decides weights and thresholds."""
+        from whet.models.gslda.cascade_file import save
+
+        return save(self.learned(counts))
+
+
+def _unit_of_margins(stage: TrainedStage, coef: NDArray[np.float64]) -> float:
+    with np.errstate(over="ignore"):  # `Votes.check` refuses such weights
+        length = float(np.sqrt(np.cumsum(coef * coef)[-1]))
+    positive, negative = stage.statistics
+    if stage.learns or not (positive.n and negative.n):
+        return length
+    apart = float(np.cumsum(coef * (positive.s / positive.n - negative.s / negative.n))[-1])
+    return max(apart / 4, SMALLEST_UNIT * length)
+
+
+def faults(model: CascadeModel) -> Mapping[str, list[str]]:
+    """Counts that no samples can have, and weights that do not solve the equations of the counts."""
+    return {
+        "statistics are those of samples": list(_impossible_statistics(model)),
+        "weights follow from counts": list(_wrong_weights(model)),
+    }
+
+
+def _impossible_statistics(model: CascadeModel) -> Iterator[str]:
+    """Counts that no samples can have, or scatter that is not positive semidefinite."""
+    learned = model.counts or ExampleCounts.empty(learning_sizes(model.stages))
+    for number, (stage, pair) in enumerate(zip(model.stages, learned.stages, strict=True)):
+        for name, trained, new in zip(("positives", "negatives"), stage.statistics, pair, strict=True):
+            for what, statistics in (("training", trained), ("learned", new)):
+                if not statistics.n:
+                    continue
+                if not statistics.is_possible(statistics):
+                    yield f"stage {number}, {what} {name}: counts that no samples can have"
+                elif _least_eigenvalue(statistics.scatter) < -NEGATIVE_EIGENVALUE:
+                    yield f"stage {number}, {what} {name}: scatter is not positive semidefinite"
+
+
+def _least_eigenvalue(scatter: NDArray[np.float64]) -> float:
+    """The least eigenvalue of the scatter, as a share of the largest variance."""
+    most = float(np.diagonal(scatter).max(initial=0.0))
+    return float(np.linalg.eigvalsh(scatter / most)[0]) if most > 0 else 0.0
+
+
+def _wrong_weights(model: CascadeModel) -> Iterator[str]:
+    """Weights that do not solve A w = f (m_1 - m_2) of the counts [FDA], by their residual."""
+    from whet.lda.discriminant import degrees_of_freedom, regularised_scatter
+
+    learned = model.counts or ExampleCounts.empty(learning_sizes(model.stages))
+    parts = zip(model.stages, model.cascade.stages, learned.stages, strict=True)
+    for number, (stage, run, pair) in enumerate(parts):
+        if not isinstance(stage, LearningStage):
+            continue
+        positive, negative = (
+            before + new if new.n else before for before, new in zip(stage.statistics, pair, strict=True)
+        )
+        A = regularised_scatter(positive, negative, stage.criterion, stage.ridge)
+        b = degrees_of_freedom(positive.n, negative.n, stage.criterion) * (positive.mean - negative.mean)
+        scale = np.abs(A).max() * np.abs(run.coef).max() * len(b) + np.abs(b).max()
+        residual = np.abs(A @ run.coef - b).max()
+        if not residual <= RESIDUAL * scale:
+            yield f"stage {number}: residual {residual / scale if scale else residual:.2g} of the weights"
+
+
+def _load(window: tuple[int, int], table: dict[str, Any], arrays: Arrays) -> tuple[CascadeModel, Counts | None]:
+    from whet.models.gslda.cascade_file import load
+
+    return load(window, table, arrays)
+
+
+def _summary(model: CascadeModel, counts: Counts | None) -> list[dict[str, Any]]:
+    """A row for each stage."""
+    from whet.models.gslda.pools import family_name
+
+    learned = counts.counts if isinstance(counts, ExampleCounts) else [(0, 0)] * len(model.stages)
+    rows = []
+    for stage, run, pair in zip(model.stages, model.cascade.stages, learned, strict=True):
+        positive, negative = stage.statistics
+        row = {
+            "family": family_name(stage.features),
+            "n_weak": len(stage),
+            "min_sigma": float(model.min_sigma),
+            "is_soft": run.rejection_thresholds is not None,
+            "learns": stage.learns,
+            "positives": int(positive.n),
+            "negatives": int(negative.n),
+        }
+        if isinstance(stage, LearningStage):
+            row |= {"learned_positives": int(pair[0]), "learned_negatives": int(pair[1]), "rejects": _rejects(stage)}
+        rows.append(row)
+    return rows
+
+
+def _rejects(stage: LearningStage) -> float | None:
+    """The share of the negatives of the training that a stage rejects, by the Gaussian of their projections."""
+    from scipy.special import ndtr
+
+    vote = stage.discriminant()
+    p = vote.projection
+    return float(ndtr((vote.threshold - p.mu_2) / p.sigma_2)) if p.sigma_2 > 0 else None
+
+
+def _statistics(model: CascadeModel) -> list[tuple[BinaryStatistics, BinaryStatistics] | None]:
+    """Positives and negatives of the training in each stage that learns."""
+    return [stage.statistics if stage.learns else None for stage in model.stages]
+
+
+def _areas(model: CascadeModel, learner: int) -> list[Area]:
+    """The rectangles of a feature; of a leaf, those of all its conditions."""
+    from whet.models.gslda.pools import areas_of
+
+    stage = int(np.searchsorted(model.votes.ends, learner, side="right"))
+    return areas_of(model.stages[stage].features, learner - model.votes.columns[stage].start)
+
+
+FAMILY = Family(
+    CascadeModel.family,
+    _load,
+    _summary,
+    faults,
+    _statistics,
+    _areas,
+    "whet.opencv.xml_writer.export_model",
+    "whet.training.gslda.CascadeTraining",
+)

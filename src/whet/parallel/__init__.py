@@ -1,0 +1,1 @@
+"""Threads, and workers of a cluster."""
