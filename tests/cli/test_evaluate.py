@@ -70,6 +70,17 @@ def test_more_false_positives_than_estimated_are_named_with_the_command_that_set
     assert "estimates" not in run_here("evaluate", "bull.whet", "truths.csv").out  # a model without an estimate
 
 
+def test_objects_that_no_score_finds_are_counted_where_thresholds_are_the_limit(folder, run_here):
+    for i in range(8):
+        Image.new("L", (200, 150), 20 * i).save(folder / f"flat{i}.png")
+    flat = "".join(f"flat{i}.png,40,30,60,60,bull\n" for i in range(8))
+    (folder / "flat.csv").write_text((folder / "truths.csv").read_text() + flat)
+    done = run_here("evaluate", "face", "flat.csv")
+    assert "Not found at any score: 12 objects. The thresholds of the model let no more than 0.6 false" in done.out
+    assert json.loads(run_here("evaluate", "face", "flat.csv", "--json").out)["lowest_score"]["missed"] == 12
+    assert "Not found at any score" not in run_here("evaluate", "bull.whet", "flat.csv").out  # many false positives
+
+
 def test_a_box_outside_and_a_corrupt_image_are_left_out_and_named(folder, run_here, tmp_path):
     done = run_here("evaluate", "bull.whet", "outside.csv", "--json", "--draw", tmp_path / "drawn")
     assert done.code == ExitCode.SOME_SKIPPED

@@ -23,18 +23,21 @@ BULLS = [[40, 30, 70, 60], [120, 70, 170, 120]]
 
 
 def untrained(folder, name="new.studio", n=10):
-    """A project with boxes and no model."""
+    """A project with boxes in confirmed images, and no model."""
     workspace = Workspace.open(folder / name, threads=1)
-    for seed in range(n):
-        labels_for(workspace).label(workspace.add_image(scene(seed), f"{seed}.png").id, BULLS, True)
+    images = [workspace.add_image(scene(seed), f"{seed}.png").id for seed in range(n)]
+    for image in images:
+        labels_for(workspace).label(image, BULLS, True)
+    labels_for(workspace).confirm(images)
     return workspace
 
 
 def labelled_files(workspace, folder):
-    """Add up to 16 image files, with boxes in each."""
+    """Add up to 16 image files, with boxes in each, and confirm them."""
     (images,) = workspace.gallery.add_files(sorted(folder.iterdir()))
     for image in images:
         labels_for(workspace).label(image.id, BULLS, True)
+    labels_for(workspace).confirm([image.id for image in images])
     return images
 
 
@@ -318,17 +321,17 @@ def test_a_file_that_could_not_be_read_is_read_again_after_it_was_written(tmp_pa
 
 
 def test_objects_of_missing_images_do_not_count_for_a_training(tmp_path):
-    folder = scenes(tmp_path / "photos", n=10)
+    folder = scenes(tmp_path / "photos", n=5)
     with Workspace.open(tmp_path / "new.studio") as workspace:
         labelled_files(workspace, folder)
         studio = Studio(workspace)
         state = page_state.state(studio)
-        assert (state.n_objects, state.can_train) == (20, True)
+        assert (state.n_objects, state.can_train) == (10, True)
         (folder / "3.png").unlink()
         workspace.gallery.check_files()
         state = page_state.state(studio)
-        assert (state.n_objects, state.can_train, state.n_corrections) == (18, False, 20)
-        with pytest.raises(TrainingDataError, match="18 boxes"):
+        assert (state.n_objects, state.can_train, state.n_corrections) == (8, False, 10)
+        with pytest.raises(TrainingDataError, match="8 boxes"):
             studio.training.start("bull")
         for path in folder.iterdir():
             path.unlink()

@@ -172,6 +172,7 @@ class _Evaluated:
             "trained_on": len(trained_on(detector, run.paths)),
             "learned_from": len(learned_from(detector, run.paths)),
             "estimated_false_positives_per_image": rate,
+            "lowest_score": _lowest(run),
         }
         if set_point is not None and target is not None:
             point = _set_point(detector, run, set_point, given.false_positives)
@@ -190,7 +191,7 @@ class _Evaluated:
             say_json(results)
         elif not quiet:
             advice = *advice_lines(run.advice), *_estimate_lines(results)
-            lines = *_table(results), *error_lines(run.errors), *advice, *_point_lines(results)
+            lines = *_table(results), *_limit_lines(results), *error_lines(run.errors), *advice, *_point_lines(results)
             for line in lines:
                 say(line)
             if self.written:
@@ -253,6 +254,27 @@ def _table(results: dict[str, Any]) -> Iterator[str]:
         yield f"{title:<26}  {rounded(measure['value']):>7}  {interval:<16}  {counts.get(name, '')}".rstrip()
     if results["images"] < MIN_IMAGES:
         yield f"Warning: fewer than {MIN_IMAGES} images; the last three intervals are too narrow"
+
+
+# With fewer false positives per image at any score, the thresholds of a model are what it cannot go below.
+FEW_AT_ANY_SCORE = 1.0
+
+
+def _lowest(run: EvaluationRun) -> dict[str, Any]:
+    """Objects that are not found at any score, and false positives per image at the lowest."""
+    curve = run.evaluation.curve
+    rate = float(curve.false_positives_per_image[-1])
+    return {"missed": curve.n_truths - int(curve.found[-1]), "false_positives_per_image": finite_or_none(rate)}
+
+
+def _limit_lines(results: dict[str, Any]) -> Iterator[str]:
+    """Objects that no minimum score would find, because the model rejects them with few false positives."""
+    missed, rate = results["lowest_score"]["missed"], results["lowest_score"]["false_positives_per_image"]
+    if missed and rate is not None and rate < FEW_AT_ANY_SCORE:
+        yield (
+            f"Not found at any score: {plural(missed, 'object')}. The thresholds of the model let no more than "
+            f"{rate:.2g} false positives per image through."
+        )
 
 
 # The estimate is of other images: a rate is far above it from this factor on, for all of its 95 % interval.

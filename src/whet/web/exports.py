@@ -18,8 +18,8 @@ from whet.errors import NotNowError, UnreadableImageError
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations
 from whet.io.annotations.formats import LIST, write_annotations
 from whet.io.files import as_file_name
-from whet.web.quality import as_box, objects_of
 from whet.web.quality import labelled as labels_on
+from whet.web.quality import objects_of
 from whet.web.schemas import SavedView
 from whet.web.store import StoredImage
 from whet.web.workspace import Workspace
@@ -36,10 +36,11 @@ class Exported(NamedTuple):
 
 
 def exported(workspace: Workspace, format: Format, *, reviewed: bool = True, images: bool = False) -> Exported:
-    """The boxes of reviewed images as annotations, or the corrections; without `reviewed`, boxes of all images.
+    """The confirmed boxes of reviewed images as annotations, or the corrections; else boxes of all images.
 
-    In images that nobody reviewed, boxes are what the detector finds, with its mistakes. With `images`, the files of
-    the images are in the archive, where the annotations expect them; YOLO's layout always has them.
+    Without `reviewed`, images that nobody reviewed also have what the detector finds there, with its mistakes. With
+    `images`, the files of the images are in the archive, where the annotations expect them; YOLO's layout always has
+    them.
     """
     stem = as_file_name(workspace.name) or "boxes"
     if format == "corrections":
@@ -58,10 +59,11 @@ def exported(workspace: Workspace, format: Format, *, reviewed: bool = True, ima
 
 
 def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, labelled: bool = False) -> Annotations:
-    """The images of a project with their boxes, in a new folder: what was labelled the object, and what is found.
+    """The images of a project with what is known of them, in a new folder; missing images are left out.
 
-    Detections that were marked wrong are left out. With `labelled`, images are left out that have neither labels nor a
-    review. Missing images are always left out.
+    Objects are the boxes that somebody drew or confirmed. Everything else in a reviewed image is background. In other
+    images it is not known: with `labelled`, for a training, the whole image is a region to ignore, and images without
+    labels are left out; without, detections that nobody judged are added.
     """
     folder.mkdir(parents=True)
     name = (workspace.has_model and workspace.detector.class_name) or ONLY_CLASS
@@ -69,17 +71,21 @@ def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, lab
     for image in workspace.gallery.readable:
         labels = workspace.labels_of(image.id)
         is_reviewed = workspace.is_reviewed(image.id)
-        if (reviewed and not is_reviewed) or (labelled and not labels and not is_reviewed):
+        if not is_reviewed and (reviewed or (labelled and not labels)):
             continue
-        boxes = [as_box(box) for box in objects_of(labels)]
-        found = workspace.shown(image.id)
-        judged = labels_on(found, labels)
-        boxes += [as_box(box) for box, label in zip(found.boxes, judged, strict=True) if label is None]
+        whole = np.array([[0.0, 0.0, image.width, image.height]])
+        boxes = objects_of(labels)
+        if not (is_reviewed or labelled):
+            found = workspace.shown(image.id)
+            is_open = np.array([label is None for label in labels_on(found, labels)], np.bool_)
+            boxes = np.concatenate([boxes, found.boxes[is_open]])
+        boxes = boxes.clip(0, whole[0, [2, 3, 2, 3]])
+        boxes = boxes[(boxes[:, 2:] > boxes[:, :2]).all(axis=1)]
+        ignore = np.zeros(len(boxes), np.bool_)
+        if labelled and not is_reviewed:
+            boxes, ignore = np.concatenate([boxes, whole]), np.append(ignore, True)
         path = _linked(workspace, image, folder, used)
-        array = np.array(boxes, np.float64).reshape(-1, 4).clip(0, [image.width, image.height] * 2)
-        inside = array[(array[:, 2:] > array[:, :2]).all(axis=1)]
-        shape, n = (image.height, image.width), len(inside)
-        images.append(AnnotatedImage(path, shape, inside, (name,) * n, np.zeros(n, np.bool_)))
+        images.append(AnnotatedImage(path, (image.height, image.width), boxes, (name,) * len(boxes), ignore))
     if not images:
         raise NotNowError(_why_none(workspace, reviewed=reviewed, labelled=labelled))
     return Annotations(tuple(images), (name,))

@@ -22,6 +22,7 @@ from typing import Any
 from whet.detector.base import ABSOLUTE_PATH
 from whet.detector.detector import Detector
 from whet.errors import NotNowError, TrainingDataError
+from whet.images.boxes import areas
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.formats import write_annotations
 from whet.web.exports import annotated
@@ -29,9 +30,9 @@ from whet.web.labelling import Labeller
 from whet.web.quality import objects_of
 from whet.web.schemas import JobView
 
-# Objects that are needed to train a first detector, and to train again: the least that `whet train` takes.
-OBJECTS_TO_TRAIN, OBJECTS_TO_TRAIN_AGAIN = 20, 10
-# Images with room beside the boxes that are needed, and the share of an image that boxes may cover in them.
+# Objects that are needed to train: the least that `whet train` takes.
+OBJECTS_TO_TRAIN = 10
+# Reviewed images with room beside the boxes that are needed, and the share of an image that boxes may cover in them.
 IMAGES_TO_TRAIN, MOST_COVERED = 2, 0.9
 LONGEST_CLASS = 60
 # How a line of the process begins that is an event.
@@ -44,6 +45,8 @@ SETTINGS = {"trees": 512, "negatives_per_round": 3000}
 
 class Training:
     """Trains a detector on the labels of a workspace, a first one or a new one; one training at a time."""
+
+    n_needed = OBJECTS_TO_TRAIN
 
     def __init__(self, labeller: Labeller) -> None:
         self._labeller, self._workspace = labeller, labeller.workspace
@@ -58,11 +61,6 @@ class Training:
         return self._job
 
     @property
-    def n_needed(self) -> int:
-        """Objects that a training needs."""
-        return OBJECTS_TO_TRAIN_AGAIN if self._workspace.has_model else OBJECTS_TO_TRAIN
-
-    @property
     def can_start(self) -> bool:
         """Whether there are enough objects, and no training runs."""
         return self._process is None and self.n_objects >= self.n_needed
@@ -74,14 +72,15 @@ class Training:
         return sum(len(objects_of(workspace.labels_of(image.id))) for image in workspace.gallery.readable)
 
     def start(self, class_name: str) -> JobView:
-        """Train on the boxes of all images with labels, as the page shows them; returns at once."""
+        """Train on the boxes that were drawn or confirmed, and on reviewed images; returns at once."""
         name = class_name.strip()
         if not (0 < len(name) <= LONGEST_CLASS and name.isprintable() and not ABSOLUTE_PATH.search(name)):
             raise ValueError(f"got the class {class_name[:80]!r}; expected a name of 1 to {LONGEST_CLASS} characters")
-        n, needed = self.n_objects, self.n_needed
-        if n < needed:
+        n = self.n_objects
+        if n < OBJECTS_TO_TRAIN:
             raise TrainingDataError(
-                f"got {n} boxes of objects in images that can be read; draw at least {needed} to train a detector"
+                f"got {n} boxes of objects in images that can be read; draw at least {OBJECTS_TO_TRAIN} to train a "
+                "detector"
             )
         with self._lock:
             if self._process is not None:
@@ -172,16 +171,13 @@ class Training:
 
 
 def _check_backgrounds(boxes: Annotations) -> None:
-    """Refuse a training that cannot find out what is not the object: negatives come from beside the boxes."""
-    n = 0
-    for image in boxes.images:
-        sides = image.boxes[:, 2:] - image.boxes[:, :2]
-        n += float(sides.prod(axis=1).sum()) < MOST_COVERED * image.shape[0] * image.shape[1]
+    """Refuse a training that cannot find out what is not the object: negatives come from reviewed images."""
+    n = sum(float(areas(i.boxes).sum()) < MOST_COVERED * i.shape[0] * i.shape[1] for i in boxes.images)
     if n < IMAGES_TO_TRAIN:
         raise TrainingDataError(
-            f"{n} of {len(boxes)} labelled images have room beside the boxes, where a training finds what is not the "
-            f"object; expected at least {IMAGES_TO_TRAIN}, better many: confirm images without the object (Space), or "
-            "draw boxes in other images too"
+            f"{n} of {len(boxes)} images are confirmed and have room beside the boxes, where a training finds what is "
+            f"not the object; expected at least {IMAGES_TO_TRAIN}, better many: confirm images (Space) in which every "
+            "object has a box, and images without the object"
         )
 
 

@@ -40,7 +40,7 @@ def places():
     return [(30 + 60 * column, 40 + 60 * row) for row in range(ROWS) for column in range(COLUMNS)]
 
 
-def test_twenty_boxes_are_enough_to_press_train(crosses, tmp_path, browser, open_page):  # noqa: ARG001
+def test_boxes_in_confirmed_images_are_enough_to_train(crosses, tmp_path, browser, open_page):  # noqa: ARG001
     with Studio(crosses, project=tmp_path / "new.studio") as studio:
         page = open_page(studio, "crosses.png")
         train = page.page.get_by_role("button", name="Train")
@@ -55,9 +55,10 @@ def test_twenty_boxes_are_enough_to_press_train(crosses, tmp_path, browser, open
         train.click()
         expect(page.page.get_by_role("status").filter(has_text="images without the object")).to_be_visible()
         page.page.locator(".notice button").click()
-        page.choose("empty.png")
-        page.page.get_by_role("button", name="Confirm", exact=True).click()
-        page.settle()
+        for name in ("crosses.png", "empty.png"):
+            page.choose(name)
+            page.page.get_by_role("button", name="Confirm", exact=True).click()
+            page.settle()
         train.click()
         expect(page.page.locator(".training")).to_contain_text("left")
         assert studio.get("/api/train")["state"] == "running"

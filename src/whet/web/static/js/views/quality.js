@@ -97,7 +97,7 @@ function TrainAgain({ server }) {
   return html`
     <h3>Train again</h3>
     ${missing > 0 && html`<p class="hint">Label ${missing} more ${missing === 1 ? "object" : "objects"} first.</p>`}
-    <p class="hint">Train a new detector on the ${server.n_objects} labelled objects and the reviewed images of this project, and on nothing else. It becomes a state of the history: undo gives this one back.</p>
+    <p class="hint">Train a new detector on the ${server.n_objects} objects that were drawn or confirmed, and on what is beside them in reviewed images. It becomes a state of the history: undo gives this one back.</p>
     <button class="labelled" disabled=${isRunning || missing > 0} onClick=${begin}>${isRunning ? "Training…" : "Train again"}</button>
     ${server.job?.state === "failed" && html`<p class="is-bad" role="alert">${server.job.error}</p>`}
   `;

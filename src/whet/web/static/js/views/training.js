@@ -14,6 +14,9 @@ export function Training() {
   return html`<${Beginning} server=${server} failure=${job?.state === "failed" ? job.error : null} />`;
 }
 
+// Below this number of objects, a first detector is often weak.
+const GOOD_START = 20;
+
 function Beginning({ server, failure }) {
   const [name, setName] = useState("object");
   const drawn = server.n_objects;
@@ -28,7 +31,7 @@ function Beginning({ server, failure }) {
       <${Ring} share=${Math.min(1, drawn / needed)} text=${drawn} />
       <div class="grow">
         <strong>${isReady ? "Enough boxes to train" : `Draw ${needed - drawn} more ${needed - drawn === 1 ? "box" : "boxes"}`}</strong>
-        <p class="faint">${isReady ? "More boxes make a better detector." : "Draw a box around every object of an image, confirm the image, go on."}</p>
+        <p class="faint">${isReady ? `${drawn < GOOD_START ? "With so few boxes, accuracy may be low. " : ""}More boxes make a better detector.` : "Draw a box around every object of an image, confirm the image, go on."}</p>
         ${failure && html`<p class="is-bad" role="alert">${failure}</p>`}
       </div>
       <label>Name of the class<input value=${name} maxlength="60" onInput=${(event) => setName(event.target.value)} /></label>
