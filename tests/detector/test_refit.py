@@ -134,6 +134,14 @@ def test_corrections_hold_before_and_after_a_refit(images, trained, steps):
     assert update.unsatisfied or not (box_iou(left, box[None]) >= 0.5).any()
 
 
+def test_a_tiny_object_is_learned_although_no_window_fits_it(images, trained):
+    detector = trained.copy()
+    detector.learn(images[1][20].path, np.array([10.0, 10, 15, 13]), True)
+    assert [record.kind for record in detector.records] == ["sample"]
+    detector.refit()
+    assert not detector.needs_refit
+
+
 def test_a_region_gives_the_responses_of_the_image(images, trained):
     shape, image = trained.only, images[1][21]
     pyramid = shape.pyramid(as_rgb(image.path))

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -15,13 +15,15 @@ import numpy as np
 from PIL import Image
 
 from tests.cascades import model_of, random_cascade, scan, windows_of
-from tests.channels import random_detector
+from tests.channels import colourful, random_detector
 from tests.detectors import BULL, bull_scene, detector, false_positive, judged_finder, mixed_detector
 from tests.fuzz.harness import isolated
 from tests.fuzz.http import request_changed, requests, run_request
-from tests.fuzz.mutations import bytes_changed, checkpoint_changed, model_changed, text_changed
+from tests.fuzz.mutations import bytes_changed, checkpoint_changed, model_changed, project_changed, text_changed
+from tests.fuzz.projects import projects, run_project
 from tests.opencv_files import haar_file, lbp_file, old_file
-from whet.detector.base import DetectorBase
+from whet.corrections.kept import BACKGROUND, HELD_OUT, OBJECT, Crop, Crops
+from whet.detector.base import DetectorBase, RefitSettings, Reporting
 from whet.detector.detector import Detector
 from whet.errors import (
     AnnotationError,
@@ -34,6 +36,7 @@ from whet.errors import (
     UnreadableImageError,
     VideoError,
 )
+from whet.images.boxes import BoxOffset
 from whet.io.annotations.annotation import AnnotatedImage, Annotations
 from whet.io.annotations.formats import read_annotations, write_annotations
 from whet.io.detection_files import Layout, pieces, read_wrong
@@ -88,8 +91,29 @@ def models() -> Seeds:
         corrected,
         Detector.from_base(DetectorBase(leaves)),
         random_detector(),
+        made_again(),
     )
     return tuple(bytes(one.to_bytes()) for one in (*every, several))
+
+
+def made_again() -> Detector:
+    """Boosted trees that keep samples, have corrections, and were made again."""
+    rng, base = np.random.default_rng(8), random_detector().base
+    pixels = colourful((120, 160), rng)
+    shape = BoxOffset(0.2, 0.2, 0.8, 0.8)
+    boxes = np.array([10.0, 8, 40, 46]) + 8 * np.arange(9)[:, None]
+    rows = [
+        Crop.cut(role, bytes([number]) * 32, pixels, box + 3 * role, window + 3 * role, base.window)
+        for number, (box, window) in enumerate(zip(boxes, shape.windows(boxes), strict=True))
+        for role in (OBJECT, BACKGROUND, HELD_OUT)
+    ]
+    kept = replace(base, crops=Crops.from_iterable(rows), settings=RefitSettings(0, 8, 9, 9, copies=1))
+    made = Detector.from_base(kept, reporting=Reporting(shape, {"default": 0.5}))
+    made.learn(pixels, np.array([[30.0, 30, 60, 66]]), True, complete=True, name="a.png")
+    made.refit(threads=1)
+    found = made.detect(pixels, min_score=-np.inf).boxes
+    made.learn(pixels, found[:1], False, name="a.png", note="wrong")
+    return made
 
 
 def run_model(data: bytes) -> str:
@@ -385,6 +409,7 @@ TARGETS = {
         Target("video", videos, bytes_changed, run_video),
         Target("checkpoints", checkpoints, checkpoint_changed, run_checkpoint),
         Target("settings", settings_files, text_changed, run_settings),
+        Target("projects", projects, project_changed, run_project),
         Target("requests", requests, request_changed, run_request, starts_threads=True),
     )
 }

@@ -18,7 +18,7 @@ from tests.fuzz.targets import TARGETS
 ROOT = Path(__file__).parents[2]
 CASES = {
     **{"models": 80, "opencv": 60, "annotations": 80, "images": 80},
-    **{"video": 20, "checkpoints": 30, "settings": 30, "requests": 100},
+    **{"video": 20, "checkpoints": 30, "settings": 30, "projects": 60, "requests": 100},
 }
 LONGEST = 300  # seconds
 

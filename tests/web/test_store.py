@@ -95,6 +95,30 @@ def test_a_damaged_label_is_named(tmp_path):
         Workspace.open(tmp_path / "bull.studio")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE nodes SET parent = 1 WHERE id = 1",
+        "UPDATE changes SET node = 9",
+        "INSERT INTO settings VALUES ('latest', '[1]')",
+        "UPDATE settings SET value = 7 WHERE key = 'current'",
+        "UPDATE images SET truth = '[[1, 2, 3]]'",
+        "UPDATE images SET width = 0",
+        "UPDATE labels SET x1 = 1e300",
+        "CREATE VIEW v AS WITH RECURSIVE t AS (SELECT 1 UNION ALL SELECT 1 FROM t) SELECT * FROM t",
+    ],
+)
+def test_a_project_that_no_studio_wrote_is_refused_by_name(tmp_path, statement):
+    with opened(tmp_path) as (workspace, keys):
+        labels_for(workspace).label(keys[0], [(2.0, 2.0, 32.0, 32.0)], False)
+    with sqlite3.connect(tmp_path / "bull.studio") as db:
+        db.execute("PRAGMA ignore_check_constraints = ON")
+        db.execute(statement.replace("INSERT", "INSERT OR REPLACE"))
+    db.close()
+    with pytest.raises(ProjectError, match=r"bull\.studio"):
+        Workspace.open(tmp_path / "bull.studio")
+
+
 def test_a_full_disk_changes_nothing_and_the_next_change_works(tmp_path):
     with opened(tmp_path) as (workspace, keys):
         database = workspace.store._db

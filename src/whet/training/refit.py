@@ -22,7 +22,7 @@ from whet.detector.base import DetectorBase, RefitSettings, Reporting
 from whet.errors import CannotLearnError, UnreadableImageError
 from whet.images.boxes import BoxOffset, box_iou
 from whet.images.grouping import IOU, report, suppress_non_maxima
-from whet.images.pyramid import Pyramid
+from whet.images.pyramid import SMALLEST, Pyramid
 from whet.models.channels.fitting import (
     FOLDS,
     BoostedTrees,
@@ -317,14 +317,15 @@ class _Cut:
 
     @cached_property
     def fold_of_image(self) -> Indices | None:
-        """The fold (n,) of each image, as many with objects in each; None where too few images have objects."""
+        """The fold (n,) of each image, as many with objects in each; None where a fold leaves too few images."""
         has_objects = np.isin(np.arange(len(self.images)), self.image_of_positive)
         if has_objects.sum() < FOLDS:
             return None
         fold, rng = np.empty(len(self.images), np.intp), np.random.default_rng(13)
         for part in (has_objects, ~has_objects):
             fold[part] = rng.permutation(int(part.sum())) % FOLDS
-        return fold
+        others = fold[self.samples.images]
+        return fold if all((others != k).any() for k in range(FOLDS)) else None
 
     def cross_validate(
         self, settings: RefitSettings, workers: Workers, progress: Callable[[int], None]
@@ -352,11 +353,8 @@ class _Cut:
         family, settings, offset = ChannelTraining(), base.settings, reporting.box_offset
         assert settings is not None
         objects = crops.of(OBJECT)
-        if len(objects) < FEWEST_OBJECTS or not (crops.role == BACKGROUND).any():
-            raise CannotLearnError(
-                f"got samples of {len(objects)} objects; expected at least {FEWEST_OBJECTS}, and backgrounds: learn "
-                "completely annotated images, or train again"
-            )
+        if len(objects) < FEWEST_OBJECTS:
+            raise _too_few(len(objects))
         boxes = np.array([crop.box for crop in objects])
         # Single objects that were missed have other shapes than most: they do not choose the window.
         complete = {crop.image for crop in base.crops or ()} | {c.image for c in crops if c.role == BACKGROUND}
@@ -373,6 +371,8 @@ class _Cut:
             hidden = near and bool((box_iou(box[None], known[crop.image]) >= NEAR_OBJECT).any())
             if not hidden:
                 rows.append((crop, box))
+        if not any(crop.role == BACKGROUND for crop, _ in rows):
+            raise _too_few(len(objects))
         copies = settings.copies or min(copies_for(len(objects)), MOST_COPIES)
         cutter = _Cutter(family, choice, copies, settings.seed)
         trained = [row for row in rows if row[0].role != HELD_OUT]
@@ -406,6 +406,13 @@ class _Cut:
             np.repeat([crop.role == MISTAKE for _, crop in others], n_windows),
             np.repeat(np.array([offset.boxes(np.array(crop.box)[None])[0] for _, crop in others]), n_windows, axis=0),
         )
+
+
+def _too_few(n_objects: int) -> CannotLearnError:
+    return CannotLearnError(
+        f"got samples of {n_objects} objects; expected at least {FEWEST_OBJECTS}, and backgrounds beside them: learn "
+        "completely annotated images, or train again"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -447,16 +454,23 @@ class _Found:
 def _best_in_crop(model: Model, row: tuple[Crop, Floats], offset: BoxOffset) -> _Found | None:
     """The best detection of what a crop shows."""
     crop, box = row
-    side = float((crop.local(offset.windows(box[None]))[0, 2:] - crop.local(offset.windows(box[None]))[0, :2]).max())
-    pixels = crop.pixels()
+    window = crop.local(offset.windows(box[None]))[0]
+    side, least = float((window[2:] - window[:2]).max()), SMALLEST * max(model.window)
+    if LARGER * side < least:  # too small for any window
+        return None
     pyramid = Pyramid.from_image(
-        pixels, model.window, min_size=SMALLER * side, max_size=LARGER * side, grid=model.grid, threads=1
+        crop.pixels(),
+        model.window,
+        min_size=max(SMALLER * side, least),
+        max_size=LARGER * side,
+        grid=model.grid,
+        threads=1,
     )
     if not pyramid.levels:
         return None
     detected = report(model.scan(pyramid, threads=1), offset=offset, by_object=model.grid.by_object)
-    least = FOUND if crop.role == OBJECT else SHOWN
-    hits = np.flatnonzero(box_iou(crop.local(box[None]), detected.boxes)[0] >= least)
+    overlap = box_iou(crop.local(box[None]), detected.boxes)[0]
+    hits = np.flatnonzero(overlap >= (FOUND if crop.role == OBJECT else SHOWN))
     if not len(hits):
         return None
     index, gain = best_windows(detected, hits[:1])

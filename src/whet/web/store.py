@@ -10,7 +10,7 @@ import json
 import sqlite3
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
@@ -24,26 +24,37 @@ from whet.images.pyramid import WindowIndex
 from whet.models.responses import Responses
 from whet.web.history import History, Node
 
-# Format 2 held records and models of an earlier development version.
-SCHEMA = 3
+# Former formats held records and models of earlier development versions.
+SCHEMA = 4
+# Types and conditions are checked when a file is opened, too: it may come from elsewhere, or be damaged.
 TABLES = """
-CREATE TABLE models (id TEXT PRIMARY KEY, base_id TEXT, name TEXT, data BLOB);
-CREATE TABLE settings (key TEXT PRIMARY KEY, value BLOB);
+CREATE TABLE models (
+    id TEXT PRIMARY KEY NOT NULL, base_id TEXT NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL
+) STRICT;
+CREATE TABLE settings (key TEXT PRIMARY KEY NOT NULL, value ANY) STRICT;
 CREATE TABLE images (
-    id TEXT PRIMARY KEY, name TEXT NOT NULL, width INTEGER NOT NULL, height INTEGER NOT NULL, path TEXT,
-    file_time INTEGER, file_size INTEGER, content BLOB, perceptual_hash BLOB, truth TEXT, locked_at INTEGER,
-    position INTEGER
-);
+    id TEXT PRIMARY KEY NOT NULL, name TEXT NOT NULL, width INTEGER NOT NULL CHECK (width > 0 AND width < 1e9),
+    height INTEGER NOT NULL CHECK (height > 0 AND height < 1e9), path TEXT, file_time INTEGER, file_size INTEGER,
+    content BLOB, perceptual_hash BLOB NOT NULL, truth TEXT, locked_at INTEGER REFERENCES nodes, position INTEGER
+) STRICT;
 CREATE INDEX images_by_path ON images (path);
+CREATE TABLE nodes (
+    id INTEGER PRIMARY KEY, parent INTEGER CHECK (parent < id) REFERENCES nodes,
+    time REAL NOT NULL CHECK (abs(time) < 1e12), author TEXT NOT NULL, text TEXT NOT NULL,
+    CHECK (id >= 0 AND (parent IS NULL) = (id = 0))
+) STRICT;
 CREATE TABLE labels (
-    id TEXT PRIMARY KEY, image TEXT, x1 REAL, y1 REAL, x2 REAL, y2 REAL, is_object INTEGER, was_found INTEGER,
-    author TEXT, time REAL, record BLOB
-);
-CREATE TABLE nodes (id INTEGER PRIMARY KEY, parent INTEGER, time REAL, author TEXT, text TEXT);
-CREATE TABLE changes (node INTEGER, item TEXT, is_added INTEGER);
+    id TEXT PRIMARY KEY NOT NULL, image TEXT, x1 REAL NOT NULL, y1 REAL NOT NULL, x2 REAL NOT NULL, y2 REAL NOT NULL,
+    is_object INTEGER NOT NULL CHECK (is_object IN (0, 1)), was_found INTEGER NOT NULL CHECK (was_found IN (0, 1)),
+    author TEXT NOT NULL, time REAL NOT NULL CHECK (abs(time) < 1e12), record BLOB,
+    CHECK (-1e9 < x1 AND x1 < x2 AND x2 < 1e9 AND -1e9 < y1 AND y1 < y2 AND y2 < 1e9)
+) STRICT;
+CREATE TABLE changes (
+    node INTEGER NOT NULL REFERENCES nodes, item TEXT NOT NULL, is_added INTEGER NOT NULL CHECK (is_added IN (0, 1))
+) STRICT;
 CREATE INDEX changes_by_node ON changes (node);
-CREATE TABLE branches (name TEXT PRIMARY KEY, node INTEGER);
-CREATE TABLE requests (id TEXT PRIMARY KEY, node INTEGER, added TEXT);
+CREATE TABLE branches (name TEXT PRIMARY KEY NOT NULL, node INTEGER NOT NULL REFERENCES nodes) STRICT;
+CREATE TABLE requests (id TEXT PRIMARY KEY NOT NULL, node INTEGER NOT NULL, added TEXT NOT NULL) STRICT;
 """
 
 
@@ -105,10 +116,12 @@ class Store:
         self._held = _exclusive(path)
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._db.execute("PRAGMA trusted_schema = OFF")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._prepare()
         except sqlite3.Error as error:
+            self._db.close()
             self._held.close()
             raise ProjectError(
                 f"{path} cannot be opened as a project of the studio: {error}; choose another file with --project"
@@ -127,14 +140,28 @@ class Store:
                 "version, or start a new project in another file with --project"
             )
         if version == 0:
-            if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            if _schema(self._db):
                 raise ProjectError(f"{self.path} is another database; choose another file with --project")
             with self.transaction():
-                for statement in filter(str.strip, TABLES.split(";")):
-                    self._db.execute(statement)
+                _make_tables(self._db)
                 self._db.execute("INSERT INTO nodes VALUES (0, NULL, 0, '', 'start')")
                 self._db.execute("INSERT INTO branches VALUES ('main', 0)")
                 self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+        self._check()
+
+    def _check(self) -> None:
+        """Raise `ProjectError` unless the tables are those of a project, and each value is one that it can have."""
+        with closing(sqlite3.connect(":memory:")) as expected:
+            _make_tables(expected)
+            if _schema(self._db) != _schema(expected):
+                raise ProjectError(f"{self.path} has other tables than a project; choose another file with --project")
+        faults = [text for (text,) in self._db.execute("PRAGMA quick_check(1)") if text != "ok"]
+        faults += [f"{table} refers to a missing state" for table, *_ in self._db.execute("PRAGMA foreign_key_check")]
+        if faults:
+            raise self._damaged(faults[0])
+
+    def _damaged(self, how: object) -> ProjectError:
+        return ProjectError(f"{self.path} is damaged: {how}; use a backup")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -197,7 +224,7 @@ class Store:
         """The name of a model, and its bytes without corrections."""
         rows = self._rows("SELECT name, data FROM models WHERE id = ?", key)
         if not rows:
-            raise ProjectError(f"the model {key[:12]} is not in the project: it is damaged; use a backup")
+            raise self._damaged(f"the model {key[:12]} is missing")
         return rows[0][0], rows[0][1]
 
     def model_names(self) -> dict[str, str]:
@@ -215,10 +242,13 @@ class Store:
         columns = "id, name, width, height, path, file_time, file_size, perceptual_hash, truth, locked_at"
         rows = self._rows(f"SELECT {columns} FROM images ORDER BY position, id")
         images = [StoredImage(*row) for row in rows]
-        return [
-            image if image.truth is None else replace(image, truth=tuple(map(tuple, json.loads(str(image.truth)))))
-            for image in images
-        ]
+        try:
+            return [
+                image if image.truth is None else replace(image, truth=_boxes(json.loads(str(image.truth))))
+                for image in images
+            ]
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._damaged(f"the boxes of an image: {error}") from error
 
     def content(self, image: str) -> bytes | None:
         """The file of an image that is kept in the project itself."""
@@ -262,7 +292,15 @@ class Store:
         branch, current = self.get("branch"), self.get("current")
         if current is None:
             branch, current = "main", 0
-        latest |= {int(key): value for key, value in json.loads(self.get("latest") or "{}").items()}
+        try:
+            latest |= {int(key): value for key, value in json.loads(self.get("latest") or "{}").items()}
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise self._damaged(f"where redo leads: {error}") from error
+        known = all(type(end) is int and nodes[end].parent == start for start, end in latest.items() if end in nodes)
+        if not (known and set(latest.values()) <= set(nodes) and {current, 0} <= set(nodes)):
+            raise self._damaged("the current state, or one that redo leads to, is missing")
+        if branch is not None and branches.get(branch) != current:
+            raise self._damaged("the current branch does not end in the current state")
         return History(nodes, branches, current, branch, latest)
 
     def labels(self) -> list[Label]:
@@ -327,6 +365,24 @@ class Store:
         """The state that a request led to, and what it added; None for a request that is new."""
         rows = self._rows("SELECT node, added FROM requests WHERE id = ?", request)
         return (rows[0][0], json.loads(rows[0][1])) if rows else None
+
+
+def _make_tables(database: sqlite3.Connection) -> None:
+    for statement in filter(str.strip, TABLES.split(";")):
+        database.execute(statement)
+
+
+def _schema(database: sqlite3.Connection) -> list[tuple[str, ...]]:
+    """All tables, indices, views and triggers of a database."""
+    return database.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
+
+
+def _boxes(rows: object) -> tuple[tuple[float, float, float, float], ...]:
+    """Boxes from JSON; raises ValueError or TypeError for what is none."""
+    boxes = np.array(rows, np.float64).reshape(-1, 4)
+    if not (np.isfinite(boxes).all() and (boxes[:, :2] < boxes[:, 2:]).all()):
+        raise ValueError("expected corners x1, y1, x2, y2 of boxes")
+    return tuple((x1, y1, x2, y2) for x1, y1, x2, y2 in boxes.tolist())
 
 
 def _exclusive(path: Path) -> IO[bytes]:
