@@ -1,5 +1,6 @@
 """Labels, history, disputes, effects and causes, without HTTP."""
 
+import csv
 import threading
 
 import numpy as np
@@ -371,7 +372,6 @@ def test_the_model_is_saved_in_its_file_unless_somebody_else_wrote_it(tmp_path):
         ("nothing", [[1, 1, 9, 9]], UnknownItemError),
         (0, [[9, 9, 1, 1]], BoxError),
         (0, [[1e5, 1e5, 2e5, 2e5]], BoxError),
-        (0, [[0, 0, 2, 2]], BoxError),
         (0, [[1, 1, 9, 9]] * 300, BoxError),
         (0, [[float("nan"), 1, 9, 9]], BoxError),
     ],
@@ -382,6 +382,42 @@ def test_labels_that_cannot_be_learned_change_nothing(tmp_path, key, boxes, erro
             labels_for(workspace).label(keys[key] if key == 0 else key, boxes, True)
         assert len(workspace.history.nodes) == 1
         assert workspace.history.current == 0
+
+
+def test_a_drawn_object_that_no_window_fits_is_kept_and_trained_on(tmp_path):
+    with opened(tmp_path, n=1) as (workspace, (key,)):
+        answer = labels_for(workspace).label(key, [[0, 0, 8, 3]], True)
+        assert "too small" in answer.hint
+        assert [label.box for label in workspace.labels_of(key)] == [(0.0, 0.0, 8.0, 3.0)]
+        (image,) = exports.annotated(workspace, tmp_path / "out", labelled=True).images
+        assert image.objects.tolist() == [[0, 0, 8, 3]]
+        workspace.undo()
+        assert not workspace.labels_of(key)
+
+
+def test_numbers_of_objects_per_image_with_a_total(tmp_path):
+    with opened(tmp_path, n=2) as (workspace, keys):
+        labels_for(workspace).confirm([keys[0]])
+        labels_for(workspace).label(keys[0], [[0, 0, 8, 3]], True)
+        rows = list(csv.DictReader(exports.exported(workspace, "csv").content.decode().splitlines()))
+        assert [row["reviewed"] for row in rows] == ["1", "0", "1"]
+        numbers = [int(row["objects"]) for row in rows]
+        assert numbers[0] == len(workspace.shown(keys[0])) + 1
+        assert numbers[1] == len(workspace.shown(keys[1]))
+        assert numbers[2] == numbers[0] + numbers[1]
+        boxes, scores = rows[0]["boxes"].split(";"), rows[0]["scores"].split(";")
+        assert len(boxes) == len(scores) == numbers[0]
+        assert (boxes[-1], scores[-1]) == ("0.0 0.0 8.0 3.0", "")
+        assert all(map(float, scores[:-1]))
+
+
+def test_a_later_answer_of_the_same_person_replaces_the_earlier_on_any_page(tmp_path):
+    with opened(tmp_path, n=1) as (workspace, (key,)):
+        box, ann = page_state.image(workspace, key).detections[-1].box, "0123456789abcdef" * 2
+        labels_for(workspace).label(key, [box], True, author=f"{ann}/11111111")
+        answer = labels_for(workspace).label(key, [box], False, author=f"{ann}:Ann%20B./22222222")
+        assert [(label.author, label.is_object) for label in answer.image.labels] == [(f"{ann}:Ann B.", False)]
+        assert workspace.history.nodes[workspace.history.current].author == f"{ann}:Ann B."
 
 
 def test_four_threads_with_labels_lose_none_and_end_in_the_state_of_a_replay(tmp_path):

@@ -56,7 +56,7 @@ Id = Annotated[str, Path(max_length=100)]
 NodeId = Annotated[int, Field(ge=0, le=2**53)]
 Score = Annotated[float, Field(allow_inf_nan=False)] | Annotated[str, Field(max_length=100)]
 Name = Annotated[str, Body(embed=True, min_length=1, max_length=100)]
-Client = Annotated[str, Header(alias="X-Whet-Client", max_length=100, description="The page; empty for programs.")]
+Client = Annotated[str, Header(alias="X-Whet-Client", max_length=200, description="The page; empty for programs.")]
 
 
 class Marked(BaseModel):
@@ -351,7 +351,7 @@ def _add_files(app: FastAPI, workspace: Workspace) -> None:
 
     @app.get("/api/export", response_class=Response)
     def export(format: exports.Format, reviewed: bool = True, images: bool = False) -> Response:
-        """Boxes of reviewed images (or of all) as COCO, YOLO or Pascal VOC; or the corrections as COCO.
+        """Confirmed boxes of reviewed images (or boxes of all) as COCO, YOLO or Pascal VOC; objects per image as CSV.
 
         With `images`, an archive that holds the image files too, where the annotations expect them.
         """

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import zipfile
 from collections.abc import Sequence
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from whet.corrections.box_windows import SAME_PLACE
 from whet.corrections.records import as_coco
 from whet.detector.storage import class_in_file, save
 from whet.errors import NotNowError, UnreadableImageError
+from whet.images.boxes import box_iou
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations
 from whet.io.annotations.formats import LIST, write_annotations
 from whet.io.files import as_file_name
@@ -24,7 +27,7 @@ from whet.web.schemas import SavedView
 from whet.web.store import StoredImage
 from whet.web.workspace import Workspace
 
-Format = Literal["coco", "yolo", "voc", "corrections"]
+Format = Literal["coco", "yolo", "voc", "csv", "corrections"]
 
 
 class Exported(NamedTuple):
@@ -43,6 +46,8 @@ def exported(workspace: Workspace, format: Format, *, reviewed: bool = True, ima
     them.
     """
     stem = as_file_name(workspace.name) or "boxes"
+    if format == "csv":
+        return Exported(counts(workspace).encode(), "text/csv", f"{stem}-objects.csv")
     if format == "corrections":
         records = sorted(workspace.records(), key=lambda record: (-record.time, record.id))
         return Exported(json.dumps(as_coco(records), indent=1).encode(), "application/json", f"{stem}-corrections.json")
@@ -56,6 +61,38 @@ def exported(workspace: Workspace, format: Format, *, reviewed: bool = True, ima
         has_images = images and format != "yolo"  # YOLO's directory has them itself
         content = _zipped(folder, [target, folder / "images"]) if has_images else _zipped(target, [target])
         return Exported(content, "application/zip", f"{stem}-{format}.zip")
+
+
+def counts(workspace: Workspace) -> str:
+    """The number of objects in each image with their boxes x y w h and scores, and a last row of totals.
+
+    Objects are boxes that somebody drew or confirmed, and in images that nobody reviewed also what is detected there
+    and was not judged. A drawn box that is not detected has no score.
+    """
+    rows, total, n_reviewed = [], 0, 0
+    for image in workspace.gallery.readable:
+        labels, found = workspace.labels_of(image.id), workspace.shown(image.id)
+        is_reviewed = workspace.is_reviewed(image.id)
+        objects = objects_of(labels)
+        overlap = box_iou(objects, found.boxes)
+        best = overlap.argmax(axis=1) if len(found) else np.zeros(len(objects), np.intp)
+        scores = [
+            f"{found.scores[at]:.4f}" if row.size and row[at] >= SAME_PLACE else ""
+            for row, at in zip(overlap, best, strict=True)
+        ]
+        if not is_reviewed:
+            is_open = np.array([label is None for label in labels_on(found, labels)], np.bool_)
+            objects = np.concatenate([objects, found.boxes[is_open]])
+            scores += [f"{score:.4f}" for score in found.scores[is_open]]
+        boxes = [f"{x1:.1f} {y1:.1f} {x2 - x1:.1f} {y2 - y1:.1f}" for x1, y1, x2, y2 in objects.tolist()]
+        rows.append((image.name, int(is_reviewed), len(objects), ";".join(boxes), ";".join(scores)))
+        total, n_reviewed = total + len(objects), n_reviewed + is_reviewed
+    file = StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("image", "reviewed", "objects", "boxes", "scores"))
+    writer.writerows(rows)
+    writer.writerow((f"total of {len(rows)} images", n_reviewed, total, "", ""))
+    return file.getvalue()
 
 
 def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, labelled: bool = False) -> Annotations:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from urllib.parse import unquote
 
 from whet.errors import UnknownItemError
 
@@ -15,6 +16,16 @@ ROOT = 0
 MAIN = "main"
 # States whose sets are remembered.
 MOST_KNOWN = 32
+
+
+def person_of(client: str) -> str:
+    """The author of what a client does: without its page, and with the name that its person gave.
+
+    >>> person_of("ab12:Ann%20B./77"), person_of("counter.py")
+    ('ab12:Ann B.', 'counter.py')
+    """
+    person, slash, _ = client.rpartition("/")
+    return unquote(person) if slash else client
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.corrections.box_windows import SAME, SAME_PLACE, checked_labels
+from whet.corrections.box_windows import SAME, SAME_PLACE, check_consistent, checked_labels
 from whet.corrections.records import Record
 from whet.detector.detector import Detector
 from whet.errors import BoxError, NotNowError, UnknownItemError
@@ -21,7 +21,7 @@ from whet.images.boxes import box_iou
 from whet.images.detections import Detections
 from whet.images.pyramid import Level
 from whet.web import page_state, quality
-from whet.web.history import History
+from whet.web.history import History, person_of
 from whet.web.open_models import MODEL, OpenModel, id_of
 from whet.web.quality import as_box, boxes_of, labelled
 from whet.web.schemas import Box, Corrected
@@ -75,6 +75,7 @@ class Labeller:
         image = self._workspace.gallery[key]
         array = np.array(boxes, np.float64).reshape(-1, 4)
         array, flags = checked_labels(array, is_object, (image.height, image.width))
+        check_consistent(array, flags)
 
         def judge() -> tuple[list[Judged], str | None]:
             judged, hint = self._judged(image, [as_box(box) for box in array], flags.tolist())
@@ -114,7 +115,8 @@ class Labeller:
                     workspace.commit(new, replaced, items=items, author=author, text=text(new), request=request)
             if model is not None and key is not None:
                 workspace.look_around(key, model.cache, new)
-            return replace(self._answer(before, ids, key, author, effect), hint=hint)
+            n_kept = 0 if model is None else sum(label.record is None for label in new)
+            return replace(self._answer(before, ids, key, author, effect), hint=hint or kept_hint(n_kept))
 
     def unlabel(self, label_id: str, *, author: str = "", request: str | None = None, effect: bool = True) -> Corrected:
         """Unlearn one correction, as if it had never been learned."""
@@ -239,27 +241,26 @@ class Labeller:
         """Labels with what the model learns of them, and the history, which nobody can change meanwhile.
 
         Records are made before the history is locked, because that takes long. They are of one model: if the state has
-        another one by then, they are made again. A box that the first model can learn and the other one cannot stays a
-        label without a record, as in `use_trained`.
+        another one by then, they are made again.
         """
-        workspace, is_again = self._workspace, False
+        workspace = self._workspace
         while True:
             model = workspace.open_model
-            new = [label for one in judged for label in self._new_labels(one, model, author, is_again)]
+            new = [label for one in judged for label in self._new_labels(one, model, author)]
             with workspace.locked() as history:
                 if workspace.open_model is model:
                     yield history, model, new
                     return
-            is_again = True
 
-    def _new_labels(self, judged: Judged, model: OpenModel | None, author: str, is_again: bool) -> list[Label]:
-        """Labels with what a model learns of them; they do not depend on what it learned before."""
+    def _new_labels(self, judged: Judged, model: OpenModel | None, author: str) -> list[Label]:
+        """Labels with what a model learns of them; they do not depend on what it learned before.
+
+        A box that no window of the model fits stays a label without a record: the next training learns it.
+        """
         image, now = judged.image, time.time()
         try:
             records = self._records(image, model, judged.boxes, judged.flags)
         except BoxError:
-            if not is_again:
-                raise
             records = []
             for box, flag in zip(judged.boxes, judged.flags, strict=True):
                 record: list[Record | None] = [None]
@@ -267,7 +268,7 @@ class Labeller:
                     record = self._records(image, model, [box], [flag])
                 records += record
         return [
-            Label(_key(image.id, box, flag, record), image.id, box, flag, found, author, now, record)
+            Label(_key(image.id, box, flag, record), image.id, box, flag, found, person_of(author), now, record)
             for box, flag, found, record in zip(judged.boxes, judged.flags, judged.was_found, records, strict=True)
         ]
 
@@ -303,11 +304,12 @@ class Labeller:
     def _contrary_of(self, new: Sequence[Label], author: str) -> list[str]:
         """Earlier labels of the same author that contradict new ones on the same box."""
         ids: list[str] = []
+        person = person_of(author).partition(":")[0]  # a name may have been given since
         for label in new:
             others = [
                 other
                 for other in self._workspace.labels_of(label.image or "")
-                if other.is_object is not label.is_object and other.author == author
+                if other.is_object is not label.is_object and other.author.partition(":")[0] == person
             ]
             same = box_iou(boxes_of([label]), boxes_of(others))[0] >= SAME_PLACE
             ids += [other.id for other, is_same in zip(others, same.tolist(), strict=True) if is_same]
@@ -368,6 +370,19 @@ def _counted(labels: Sequence[Label]) -> str:
 def is_sure(found: Detections) -> NDArray[np.bool_]:
     """Which detections (n,) the detector is nearly certain of."""
     return np.asarray(np.nan_to_num(found.probabilities) >= SURE)
+
+
+def kept_hint(n: int) -> str | None:
+    """What a user is told of boxes that no window of the model fits.
+
+    >>> kept_hint(1)
+    'this box is too small or too long for the detector as it is: it is kept, and the next training learns it'
+    """
+    if not n:
+        return None
+    which, pronoun = ("this box is", "it is") if n == 1 else (f"{n} boxes are", "they are")
+    learns = "learns it" if n == 1 else "learns them"
+    return f"{which} too small or too long for the detector as it is: {pronoun} kept, and the next training {learns}"
 
 
 def slip_hint(n_sure: int, n: int) -> str:

@@ -23,12 +23,13 @@ MOST_OPEN = 3
 
 @dataclass(eq=False)
 class OpenModel:
-    """A detector and the cache of windows of all images with it."""
+    """A detector and the cache of windows of all images with it; `own` are the records that it came with."""
 
     id: str
     name: str
     detector: Detector
     cache: WindowCache
+    own: frozenset[str] = frozenset()
 
     def base_detections(self, image: str) -> Detections | None:
         """What the base finds in an image, at any score; None if that is not known without a scan."""
@@ -37,9 +38,9 @@ class OpenModel:
         return self.cache.detections(image, frozenset())
 
     def move_to(self, records: Iterable[Record]) -> None:
-        """Give the detector these corrections, and no others; examples that it came with stay."""
+        """Give the detector these corrections, and no others; what it came with stays."""
         wanted = {record.id: record for record in records}
-        now = {record.id: record for record in self.detector.records if record.kind == "correction"}
+        now = {record.id: record for record in self.detector.records if record.id not in self.own}
         self.detector.only.replace_records(
             [record for key, record in wanted.items() if key not in now],
             [record for key, record in now.items() if key not in wanted],
@@ -63,7 +64,8 @@ class OpenModels:
         if key not in self._open:
             name, data = self._store.model(key)
             detector = Detector.from_bytes(data)
-            self._open[key] = OpenModel(key, name, detector, WindowCache(detector.only, self._threads))
+            own = frozenset(record.id for record in detector.records)
+            self._open[key] = OpenModel(key, name, detector, WindowCache(detector.only, self._threads), own)
             self.add(label.record for label in self._labels.values())
             while len(self._open) > MOST_OPEN:
                 self._open.popitem(last=False)

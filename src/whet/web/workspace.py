@@ -19,7 +19,7 @@ from whet.errors import NotNowError, ProjectError, UnknownItemError, WhetError
 from whet.images.detections import Detections
 from whet.parallel.threads import available_threads
 from whet.web.gallery import Gallery, Pixels
-from whet.web.history import History
+from whet.web.history import History, person_of
 from whet.web.open_models import OpenModel, OpenModels, labels_of, model_in, take_over
 from whet.web.store import Label, Store, StoredImage, StoredModel
 from whet.web.window_cache import WindowCache
@@ -339,7 +339,7 @@ class Workspace:
         with self._lock:
             added = [label.id for label in new] if items is None else items
             moved = self.history.copy()
-            node = moved.commit(added, removed, time=time.time(), author=author, text=text)
+            node = moved.commit(added, removed, time=time.time(), author=person_of(author), text=text)
             fresh = [label for label in new if label.id not in self.labels]
             self.store.commit(node, fresh, moved, request, model)
             self.labels |= {label.id: label for label in fresh}

@@ -118,12 +118,12 @@ def test_undo_gives_the_former_bytes_and_redo_the_corrected_ones(studio, open_pa
     expect(page.boxes()).to_have_count(2)
     page.settle()
     assert model() == before
-    expect(page.panel("Effect").locator(".totals")).to_contain_text(re.compile("[1-9]gained.*0lost"))
+    expect(page.panel("Effect").locator(".totals")).to_contain_text(re.compile("[1-9]new.*0gone"))
     page.page.keyboard.press("Control+Shift+z")
     expect(page.boxes()).to_have_count(1)
     page.settle()
     assert model() == corrected
-    expect(page.panel("Effect").locator(".totals")).to_contain_text(re.compile("0gained.*[1-9]lost"))
+    expect(page.panel("Effect").locator(".totals")).to_contain_text(re.compile("0new.*[1-9]gone"))
 
 
 def test_a_branch_keeps_its_corrections_apart(studio, open_page):

@@ -7,6 +7,7 @@ import * as outbox from "./outbox.js";
 import * as session from "./session.js";
 import { get, set } from "./store.js";
 
+const UNLIKELY = 0.1; // detections below this probability are mostly mistakes
 const MOVE_PAUSE = 450; // milliseconds after the last arrow key until a moved box is learned
 
 /** Why the detector cannot be corrected; null if it can. Without a detector, boxes are drawn to train one. */
@@ -80,7 +81,7 @@ export function removeSelected() {
 }
 
 /** Whether a user drew the box, rather than judged a detection. */
-const isDrawn = (box) => box.judgement === true && box.labels.some((label) => keyOf(label.box) !== box.key);
+export const isDrawn = (box) => box.judgement === true && box.labels.some((label) => keyOf(label.box) !== box.key);
 
 // Drawing.
 
@@ -131,7 +132,15 @@ export function nudge(dx, dy, isResize) {
 }
 
 /** Whether one user labelled this an object: then its box may be moved. */
-const isMovable = (box) => box.judgement === true && box.labels.length === 1;
+export const isMovable = (box) => box.judgement === true && box.labels.length === 1;
+
+/** Show where the mouse moves a user's box to; `finishMoving` learns it. */
+export function moveTo(box, to) {
+  const { image } = get();
+  clearTimeout(moving?.timer);
+  moving = { box, to, image, timer: null };
+  set({ moved: { key: box.key, box: to } });
+}
 
 /** Learn the moved box in place of the former one. */
 export function finishMoving() {
@@ -150,18 +159,34 @@ export function finishMoving() {
 
 const position = () => get().rows.findIndex((row) => row.id === (get().opening ?? get().image?.id));
 
-/** Open the next (or former) image of the filmstrip. */
+/** Whether an image comes before the open one: in the queue, the one that was open before it. */
+export const hasPrevious = ({ rows, order, visited, image }) =>
+  order === "queue" ? visited.length > 0 : rows.filter((row) => !row.is_missing).findIndex((row) => row.id === image?.id) > 0;
+
+/** Open the next (or former) image of the filmstrip. In the queue, whose order changes, back is where one came from. */
 export function step(by) {
   finishMoving();
-  const { rows } = get();
+  const { rows, order, visited } = get();
+  if (by < 0 && order === "queue") {
+    const former = visited.at(-1);
+    if (former) session.openImage(former, null, visited.slice(0, -1));
+    return;
+  }
   let at = position() + by;
   while (rows[at]?.is_missing) at += by;
   const next = rows[at];
   if (next) session.openImage(next.id);
 }
 
-/** Say that all shown detections are right, and go on to the next image that nobody has reviewed. */
-export const confirmImage = () => finishImage(true);
+/**
+ * Say that all shown detections are right, and go on to the next image that nobody has reviewed. Where some are very
+ * unlikely, the first such image of a session is confirmed by saying so twice.
+ */
+export function confirmImage() {
+  const unlikely = undecided(boxes()).filter((box) => box.probability != null && box.probability < UNLIKELY);
+  if (unlikely.length && !get().knows_unlikely && canLearn()) set({ dialog: "unlikely", knows_unlikely: true });
+  else finishImage(true);
+}
 
 /** Say that all shown detections that nobody has judged are wrong, and go on. */
 export const rejectRest = () => finishImage(false);
@@ -276,7 +301,7 @@ export async function saveModel() {
 /** Download a file of the server; a refusal is shown instead of a page that fails to load. */
 export async function download(path) {
   await session.attempt(async () => {
-    const answer = await fetch(path, { headers: { "X-Whet-Client": api.CLIENT } }).catch((error) => {
+    const answer = await fetch(path, { headers: { "X-Whet-Client": api.client() } }).catch((error) => {
       throw new api.Unreachable("The server does not answer.", { cause: error });
     });
     if (!answer.ok) throw new api.Refused(answer.status, await refusal(answer));

@@ -1,17 +1,45 @@
 // Requests to the server. Every failure is one of two errors: the server refused, or it could not be reached.
 
-/** The id of this page, kept over reloads: the author of its labels. */
-export const CLIENT = keptId();
+/** The id of the person who uses this browser, the author of labels, and that of this page, kept over reloads. */
+export const PERSON = keptId(() => localStorage, "whet.person", 32);
+export const PAGE = keptId(() => sessionStorage, "whet.page", 8);
+const NAME = "whet.name";
 
-function keptId() {
+function keptId(storage, key, length) {
   try {
-    const id = sessionStorage.getItem("whet.client") ?? randomId();
-    sessionStorage.setItem("whet.client", id);
+    const id = storage().getItem(key) ?? randomId().slice(0, length);
+    storage().setItem(key, id);
     return id;
   } catch {
-    return randomId(); // private windows may refuse storage
+    return randomId().slice(0, length); // private windows may refuse storage
   }
 }
+
+/** The name that the person gave, or none. */
+export function nameOfPerson() {
+  try {
+    return localStorage.getItem(NAME) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+export function setNameOfPerson(name) {
+  try {
+    localStorage.setItem(NAME, name.trim());
+  } catch {
+    // a private window forgets it
+  }
+}
+
+/** Who sends a request: the person's id, a name if there is one, and the page. */
+export function client() {
+  const name = nameOfPerson();
+  return `${PERSON}${name && `:${encodeURIComponent(name)}`}/${PAGE}`;
+}
+
+/** Whether a request of this page caused an event. */
+export const isOwn = (client) => client?.endsWith(`/${PAGE}`) ?? false;
 
 /** 16 random bytes as hex; `crypto.randomUUID` would need HTTPS or localhost. */
 export function randomId() {
@@ -50,7 +78,7 @@ function unreachable(message, cause) {
 /** Send a request; returns the JSON of the answer. A body is sent as JSON. */
 export async function request(method, path, body, { signal } = {}) {
   const lost = connection.signal;
-  const options = { method, headers: { "X-Whet-Client": CLIENT }, signal: signal ? AbortSignal.any([signal, lost]) : lost };
+  const options = { method, headers: { "X-Whet-Client": client() }, signal: signal ? AbortSignal.any([signal, lost]) : lost };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);

@@ -1,11 +1,12 @@
-// Who said something: pages have random ids, programs and files have names.
+// Who said something: people have ids and perhaps names, programs and files have names.
 
-import { CLIENT } from "./api.js";
+import { PERSON } from "./api.js";
 
-const PAGE_ID = /^[0-9a-f]{32}$/;
+const PERSON_ID = /^([0-9a-f]{32})(?::(.*))?$/;
 
-/** "you", "another page", or the name of a program or file. */
+/** "you", the name of another person, or that of a program or file. */
 export function authorOf(author) {
-  if (author === CLIENT) return "you";
-  return PAGE_ID.test(author) ? "another page" : author;
+  const [, id, name] = PERSON_ID.exec(author) ?? [];
+  if (id === PERSON) return "you";
+  return id ? name || "another person" : author;
 }

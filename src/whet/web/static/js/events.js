@@ -1,6 +1,6 @@
 // The event stream of the server: what others change appears by itself, and a lost connection is noticed and restored.
 
-import { abandon, CLIENT, whenUnreachable } from "./api.js";
+import { abandon, client, isOwn, whenUnreachable } from "./api.js";
 import * as session from "./session.js";
 import { get, set } from "./store.js";
 
@@ -16,7 +16,7 @@ let heard = 0; // when the server was last heard of, or asked for its stream
 /** Connect, and connect again whenever the stream ends or a request is not answered. */
 export function connect() {
   heard = performance.now();
-  stream = new EventSource(`/api/events?client=${CLIENT}`);
+  stream = new EventSource(`/api/events?client=${encodeURIComponent(client())}`);
   stream.onopen = () => {
     heard = performance.now();
     delay = FIRST_RETRY;
@@ -53,16 +53,15 @@ setInterval(() => {
 }, CHECKED_EVERY);
 
 function receive({ type, ...event }) {
-  const isOwn = event.client === CLIENT;
   const { server } = get();
   const update = (entries) => server && set({ server: { ...get().server, ...entries } });
   switch (type) {
     case "state":
       // Without a state, the first load is under way.
-      if (server && !isOwn && ![server.revision, get().revision].includes(event.revision)) session.refreshAll();
+      if (server && !isOwn(event.client) && ![server.revision, get().revision].includes(event.revision)) session.refreshAll();
       break;
     case "images":
-      if (!isOwn) session.attempt(() => Promise.all([session.refreshRows(), session.refreshState()]));
+      if (!isOwn(event.client)) session.attempt(() => Promise.all([session.refreshRows(), session.refreshState()]));
       break;
     case "rescan":
       update({ rescan: event });

@@ -36,6 +36,17 @@ export function resized(box, dx, dy, size) {
   ];
 }
 
+/** Move some sides of a box: `sides` are factors of dx and dy for x1, y1, x2 and y2. */
+export function stretched(box, sides, dx, dy, size) {
+  const [x1, y1, x2, y2] = box.map((value, at) => value + sides[at] * (at % 2 ? dy : dx));
+  return [
+    sides[0] ? clamp(x1, 0, x2 - MIN_SIDE) : x1,
+    sides[1] ? clamp(y1, 0, y2 - MIN_SIDE) : y1,
+    sides[2] ? clamp(x2, x1 + MIN_SIDE, size.width) : x2,
+    sides[3] ? clamp(y2, y1 + MIN_SIDE, size.height) : y2,
+  ];
+}
+
 /** Intersection over union. */
 export function overlap(one, other) {
   const both = area([

@@ -89,9 +89,13 @@ const updatedRow = (row, image) => ({
   n_disputed: image.labels.filter((label) => label.state === "disputed").length,
 });
 
-/** Open an image; `focus` is a box to select there. */
-export async function openImage(id, focus = null) {
-  const { image } = get();
+const MOST_VISITED = 100;
+
+/** Open an image; `focus` is a box to select there. `visited` are the images that *Previous* leads to. */
+export async function openImage(id, focus = null, visited = null) {
+  const { image, opening } = get();
+  const from = image && ![image.id, opening].includes(id) ? [image.id] : [];
+  set({ visited: visited ?? [...get().visited, ...from].slice(-MOST_VISITED) });
   location.replace(`#${encodeURIComponent(id)}`);
   set({ view: "images", opening: id, selected: null, draft: null, blame: null, mode: "select", focus });
   if (image?.id === id) set({ opening: null });

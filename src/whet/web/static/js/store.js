@@ -30,6 +30,8 @@ let state = {
   sheet: false, // whether the panel is open on a small screen
   view: "images", // or "video"
   dialog: null,
+  visited: [], // ids of images that were open before, the newest last
+  knows_unlikely: false, // whether the user was asked about confirming very unlikely boxes
   menu: null,
   notices: [],
 };

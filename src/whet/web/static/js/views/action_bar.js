@@ -7,7 +7,7 @@ import { Icon } from "../icons.js";
 import { set, useStore } from "../store.js";
 
 export function ActionBar() {
-  const { image, mode, rows, server, outbox } = useStore(({ image, mode, rows, server, outbox }) => ({ image, mode, rows, server, outbox }));
+  const { image, mode, rows, server, outbox, order, visited } = useStore(({ image, mode, rows, server, outbox, order, visited }) => ({ image, mode, rows, server, outbox, order, visited }));
   const video = server?.video;
   const reason = actions.cannotLearnReason(server);
   const present = rows.filter((row) => !row.is_missing);
@@ -16,7 +16,7 @@ export function ActionBar() {
   const isFrame = video?.image && video.image === image?.id;
   return html`
     <div class="action-bar" role="toolbar" aria-label="Image">
-      <button class="icon-button" aria-label="Previous image" title="Previous image (A)" disabled=${at <= 0} onClick=${() => actions.step(-1)}><${Icon} name="previous" /></button>
+      <button class="icon-button" aria-label="Previous image" title="Previous image (A)" disabled=${!actions.hasPrevious({ rows, order, visited, image })} onClick=${() => actions.step(-1)}><${Icon} name="previous" /></button>
       <span class="image-name" title=${image?.name}><span class="name">${image?.name ?? ""}</span><span class="faint">${at >= 0 ? `${at + 1} of ${present.length}` : ""}</span></span>
       <button class="icon-button" aria-label="Next image" title="Next image (D)" disabled=${at < 0 || at + 1 >= present.length} onClick=${() => actions.step(1)}><${Icon} name="next" /></button>
       <span class="grow"></span>

@@ -19,7 +19,12 @@ export function BoxTools({ box, view, size }) {
   const right = (box.box[2] - view.x) * view.scale;
   const top = (box.box[1] - view.y) * view.scale;
   const x = right + 10 + WIDTH <= size.width ? right + 10 : left - 10 - WIDTH >= 0 ? left - 10 - WIDTH : left;
-  const place = { left: `${clamp(x, 8, Math.max(8, size.width - WIDTH - 8))}px`, top: `${clamp(top, 8, Math.max(8, size.height - 190))}px` };
+  const [below, above] = [clamp(top, 8, size.height - 8), clamp((box.box[3] - view.y) * view.scale, 8, size.height - 8)];
+  const isLow = below > size.height / 2; // a long card grows into the picture, not out of it
+  const place = {
+    left: `${clamp(x, 8, Math.max(8, size.width - WIDTH - 8))}px`,
+    ...(isLow ? { top: `${above}px`, transform: "translateY(-100%)", maxHeight: `${above - 8}px` } : { top: `${below}px`, maxHeight: `${size.height - below - 8}px` }),
+  };
   return html`
     <aside class="tools" style=${place} aria-label="Selected box">
       <${Summary} box=${box} />
@@ -47,6 +52,9 @@ function Summary({ box }) {
   `;
 }
 
+/** Whether the user drew the box: then it is neither right nor wrong, and can be removed. */
+const isOwn = (box) => actions.isDrawn(box) && box.labels.every((label) => authorOf(label.author) === "you");
+
 /** Right and wrong: two buttons that also show what was said. */
 export function Judge({ box, isLarge = false }) {
   const reason = useStore((state) => actions.cannotLearnReason(state.server));
@@ -61,6 +69,13 @@ export function Judge({ box, isLarge = false }) {
       <${Icon} name=${icon} />${text}
     </button>
   `;
+  if (box && isOwn(box)) {
+    return html`
+      <div class=${classes("judges", isLarge && "is-large")}>
+        <button class="judge is-wrong" title=${reason ?? "Remove this box (Delete)"} disabled=${reason} onClick=${() => actions.takeBack(box)}><${Icon} name="trash" />Remove this box</button>
+      </div>
+    `;
+  }
   return html`<div class=${classes("judges", isLarge && "is-large")}>${button(true, "right", "Right")}${button(false, "wrong", "Wrong")}</div>`;
 }
 
@@ -95,8 +110,8 @@ function Why({ box }) {
           <${Icon} name="why" />Why?
         </button>
       `}
-      ${isLabelled && html`
-        <button class="quiet" onClick=${() => actions.takeBack(box)} title="Unlearn this label">
+      ${isLabelled && !isOwn(box) && html`
+        <button class="quiet" onClick=${() => actions.takeBack(box)} title="As if nobody had judged this box">
           <${Icon} name="undo" />Take back
         </button>
       `}

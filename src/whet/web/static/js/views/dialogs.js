@@ -1,6 +1,7 @@
 // Dialogs and messages: keys, a new branch, notices, the lost connection.
 
 import * as actions from "../actions.js";
+import { nameOfPerson, setNameOfPerson } from "../api.js";
 import { plural } from "../format.js";
 import { classes, html, useEffect, useRef, useState } from "../html.js";
 import { Icon } from "../icons.js";
@@ -12,6 +13,8 @@ export function Dialogs() {
   const dialog = useStore((state) => state.dialog);
   if (dialog === "help") return html`<${Help} />`;
   if (dialog === "branch") return html`<${NewBranch} />`;
+  if (dialog === "unlikely") return html`<${Unlikely} />`;
+  if (dialog === "person") return html`<${Person} />`;
   return null;
 }
 
@@ -47,7 +50,7 @@ function Help() {
           </section>
         `)}
       </div>
-      <p class="faint">Click a box to judge it. Drag on the image to draw a missed object. The wheel zooms, the middle button moves.</p>
+      <p class="faint">Click a box to judge it. Drag on the image to draw a missed object; drag a drawn box, or its corners, to move or resize it. The wheel zooms, the middle button moves.</p>
     <//>
   `;
 }
@@ -71,6 +74,46 @@ function NewBranch() {
         <footer>
           <button type="button" onClick=${() => set({ dialog: null })}>Cancel</button>
           <button class="primary" disabled=${!name.trim() || isTaken}>Create and switch</button>
+        </footer>
+      </form>
+    <//>
+  `;
+}
+
+/** Confirming says that every box is an object: asked once where some hardly can be. */
+function Unlikely() {
+  const answer = (finish) => () => {
+    set({ dialog: null });
+    finish?.();
+  };
+  return html`
+    <${Dialog} title="Are all boxes objects?">
+      <p>Some boxes of this image are very unlikely to be objects. <em>Confirm</em> says that every box is right, and the detector learns it. You are asked once.</p>
+      <footer>
+        <button type="button" autofocus onClick=${answer()}>Look again</button>
+        <button type="button" onClick=${answer(actions.rejectRest)}>All others are wrong</button>
+        <button type="button" class="primary" onClick=${answer(actions.confirmImage)}>All are right</button>
+      </footer>
+    <//>
+  `;
+}
+
+/** Under which name one's labels are shown to others. */
+function Person() {
+  const [name, setName] = useState(nameOfPerson());
+  const save = (event) => {
+    event.preventDefault();
+    setNameOfPerson(name);
+    set({ dialog: null });
+  };
+  return html`
+    <${Dialog} title="Your name">
+      <form onSubmit=${save}>
+        <p>Others see it beside your labels. Without one, they see “another person”.</p>
+        <label>Name<input autofocus value=${name} maxlength="20" autocomplete="name" onInput=${(event) => setName(event.target.value)} /></label>
+        <footer>
+          <button type="button" onClick=${() => set({ dialog: null })}>Cancel</button>
+          <button class="primary">Save</button>
         </footer>
       </form>
     <//>

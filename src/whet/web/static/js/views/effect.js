@@ -37,8 +37,8 @@ function Totals({ effect }) {
   const isSure = (kind) => effect.changes.some((change) => change.kind === kind && change.harm > 1); // by a label
   return html`
     <div class="totals" data-node=${effect.to_node}>
-      <${Figure} value=${signed(gained)} text="gained" harm=${wrong_gained} among=${gained} isSure=${isSure("gained")} one="wrong" many="wrong" />
-      <${Figure} value=${signed(-lost)} text="lost" harm=${objects_lost} among=${lost} isSure=${isSure("lost")} one="object" many="objects" />
+      <${Figure} value=${signed(gained)} text="new" harm=${wrong_gained} among=${gained} isSure=${isSure("gained")} one="wrong" many="wrong" />
+      <${Figure} value=${signed(-lost)} text="gone" harm=${objects_lost} among=${lost} isSure=${isSure("lost")} one="object" many="objects" />
       <${Figure} value=${images} text=${images === 1 ? "image changed" : "images changed"} />
     </div>
     ${estimate_before && estimate_after && html`<${Estimate} before=${estimate_before} after=${estimate_after} />`}
@@ -82,7 +82,7 @@ function Changes({ changes }) {
   `;
 }
 
-const KINDS = { gained: ["+", "gained"], lost: ["−", "lost"], moved: ["↔", "moved"] };
+const KINDS = { gained: ["+", "new"], lost: ["−", "gone"], moved: ["↔", "moved"] };
 
 function Change({ change, isHere }) {
   const [sign, word] = KINDS[change.kind];

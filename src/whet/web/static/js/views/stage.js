@@ -2,13 +2,15 @@
 
 import * as actions from "../actions.js";
 import { classNameOf, describeBox, nearestBox, shownBoxes } from "../boxes.js";
-import { area, between, clamp, height, isLargeEnough, overlap, width } from "../geometry.js";
+import { area, between, clamp, height, isLargeEnough, moved, overlap, stretched, width } from "../geometry.js";
 import { classes, html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { probability } from "../format.js";
 import { get, set, useStore } from "../store.js";
 import { BoxTools } from "./box_tools.js";
 
 const DRAG = 4; // screen pixels that tell a drag from a click
+const SHORT = 8; // screen pixels of a side: shorter boxes are clicks of an unsteady hand
+const GRIP = 7; // screen pixels around the edge of a drawn box where it is resized
 const MAX_ZOOM = 16; // screen pixels per pixel of the image
 const FOCUS_OVERLAP = 0.4; // a box of a list means the shown box that overlaps it at least so much
 
@@ -65,7 +67,7 @@ function fitted(image, size) {
 
 function Picture({ image, size, view, setView }) {
   const svg = useRef();
-  const pointers = usePointers(svg, image, size, view, setView);
+  const pointers = usePointers(svg, image, size, view, setView, () => boxes);
   const state = useStore(({ selected, has_card, draft, mode, moved, outbox, effect, server, focus }) => ({ selected, has_card, draft, mode, moved, outbox, effect, server, focus }));
   // Small boxes lie above large ones, so that each can be clicked.
   const boxes = shownBoxes(image, state.outbox).sort((one, other) => area(other.box) - area(one.box));
@@ -94,6 +96,7 @@ function Picture({ image, size, view, setView }) {
           scale=${view.scale}
           className=${className}
           isSelected=${box.key === state.selected}
+          canMove=${canMove(box, state.selected)}
         />
       `)}
       ${(pointers.drawn || state.draft) && html`<${Draft} box=${pointers.drawn ?? state.draft.box} scale=${view.scale} />`}
@@ -110,7 +113,7 @@ function useFocus(image, boxes, focus) {
   }, [image.id, focus]);
 }
 
-function Box({ box, at, scale, className, isSelected }) {
+function Box({ box, at, scale, className, isSelected, canMove }) {
   const group = useRef();
   const name = classes(
     "box",
@@ -137,8 +140,17 @@ function Box({ box, at, scale, className, isSelected }) {
       <rect class="shade" x=${at[0]} y=${at[1]} width=${width(at)} height=${height(at)} />
       <rect class="edge" x=${at[0]} y=${at[1]} width=${width(at)} height=${height(at)} rx=${2 / scale} />
       <${Tag} box=${box} at=${at} scale=${scale} />
+      ${isSelected && canMove && html`<${Corners} box=${at} scale=${scale} />`}
     </g>
   `;
+}
+
+/** Whether the mouse moves a box: what a user drew, or a confirmed detection that is selected. */
+const canMove = (box, selected) => actions.isMovable(box) && !box.is_pending && (actions.isDrawn(box) || box.key === selected);
+
+function Corners({ box, scale }) {
+  const corners = [[box[0], box[1]], [box[2], box[1]], [box[0], box[3]], [box[2], box[3]]];
+  return corners.map(([x, y]) => html`<circle class="corner" cx=${x} cy=${y} r=${4 / scale} />`);
 }
 
 const GLYPHS = { true: "✓", false: "✗", null: "" };
@@ -160,11 +172,10 @@ function Tag({ box, at, scale }) {
 }
 
 function Draft({ box, scale }) {
-  const corners = [[box[0], box[1]], [box[2], box[1]], [box[0], box[3]], [box[2], box[3]]];
   return html`
     <g class=${classes("draft", !isLargeEnough(box) && "is-too-small")}>
       <rect class="edge" x=${box[0]} y=${box[1]} width=${width(box)} height=${height(box)} />
-      ${corners.map(([x, y]) => html`<circle cx=${x} cy=${y} r=${3.5 / scale} />`)}
+      <${Corners} box=${box} scale=${scale} />
     </g>
   `;
 }
@@ -183,10 +194,10 @@ function Ghosts({ effect, image }) {
 }
 
 /**
- * Mouse, pen and touch: a click selects, a drag draws (with touch only in drawing mode), the wheel and two fingers zoom,
- * the middle button or one finger move the enlarged image.
+ * Mouse, pen and touch: a click selects, a drag draws (with touch only in drawing mode), or moves or resizes a box that
+ * a user drew; the wheel and two fingers zoom, the middle button or one finger move the enlarged image.
  */
-function usePointers(svg, image, size, view, setView) {
+function usePointers(svg, image, size, view, setView, shown) {
   const [drawn, setDrawn] = useState(null);
   const live = useRef({ active: new Map() });
   Object.assign(live.current, { image, size, view, setView });
@@ -218,22 +229,30 @@ function usePointers(svg, image, size, view, setView) {
       if (event.button > 1) return;
       svg.current.setPointerCapture(event.pointerId);
       const canDraw = event.pointerType !== "touch" || get().mode === "draw";
-      state.gesture = event.button === 1 ? "move" : canDraw ? "press" : "touch";
       state.start = at(svg, event);
+      state.grip = event.button === 0 && get().mode !== "draw" ? gripAt(shown(), inImage(state.start), state.view.scale) : null;
+      state.gesture = event.button === 1 ? "move" : canDraw || state.grip ? "press" : "touch";
       state.target = event.target.closest("[data-key]")?.dataset.key ?? null;
       if (event.button === 1) event.preventDefault();
     },
     onPointerMove(event) {
       const state = live.current;
       const former = state.active.get(event.pointerId);
-      if (!former) return;
       const point = at(svg, event);
+      if (!former) {
+        svg.current.style.cursor = get().mode === "draw" ? "" : cursorOf(gripAt(shown(), inImage(point), state.view.scale));
+        return;
+      }
       state.active.set(event.pointerId, point);
       if (state.gesture === "pinch") return pinch(state, event.pointerId, former, point);
       const far = Math.hypot(point[0] - state.start[0], point[1] - state.start[1]) > DRAG;
-      if (state.gesture === "press" && far) state.gesture = "draw";
+      if (state.gesture === "press" && far) state.gesture = state.grip ? "edit" : "draw";
       if (state.gesture === "touch" && far) state.gesture = "move";
       if (state.gesture === "draw") setDrawn(between(inImage(state.start), inImage(point), image));
+      if (state.gesture === "edit") {
+        const [dx, dy] = [0, 1].map((axis) => (point[axis] - state.start[axis]) / state.view.scale);
+        actions.moveTo(state.grip.box, edited(state.grip, dx, dy, state.image));
+      }
       if (state.gesture === "move") shift(state, point[0] - former[0], point[1] - former[1]);
     },
     onPointerUp(event) {
@@ -245,7 +264,11 @@ function usePointers(svg, image, size, view, setView) {
       state.gesture = null;
       if (gesture === "draw") {
         setDrawn(null);
-        actions.addObject(between(inImage(state.start), inImage(point), image));
+        const box = between(inImage(state.start), inImage(point), image);
+        if (Math.max(width(box), height(box)) * state.view.scale >= SHORT) actions.addObject(box);
+        else actions.select(state.target);
+      } else if (gesture === "edit") {
+        actions.finishMoving();
       } else if (gesture === "press" || gesture === "touch") {
         actions.finishMoving();
         actions.select(state.target && nextBelow(event, state.target));
@@ -258,6 +281,37 @@ function usePointers(svg, image, size, view, setView) {
     },
   };
   return { handlers, drawn };
+}
+
+/**
+ * What a press at a point would change: {box, from, sides}, with the sides that move by dx and dy; null for nothing.
+ * Small boxes come first.
+ */
+function gripAt(boxes, [x, y], scale) {
+  const { selected } = get();
+  const near = GRIP / scale;
+  const movable = boxes.filter((box) => canMove(box, selected)).sort((one, other) => area(one.box) - area(other.box));
+  for (const box of movable) {
+    const from = box.labels[0].box;
+    if (x < from[0] - near || x > from[2] + near || y < from[1] - near || y > from[3] + near) continue;
+    const isNear = [x - from[0], y - from[1], x - from[2], y - from[3]].map((distance) => Math.abs(distance) <= near);
+    if (isNear[0] && isNear[2]) isNear[x < (from[0] + from[2]) / 2 ? 2 : 0] = false;
+    if (isNear[1] && isNear[3]) isNear[y < (from[1] + from[3]) / 2 ? 3 : 1] = false;
+    return { box, from, sides: isNear.map(Number) };
+  }
+  return null;
+}
+
+const edited = ({ from, sides }, dx, dy, image) =>
+  sides.some(Boolean) ? stretched(from, sides, dx, dy, image) : moved(from, dx, dy, image);
+
+function cursorOf(grip) {
+  if (!grip) return "";
+  const [left, up, right, down] = grip.sides;
+  if ((left && up) || (right && down)) return "nwse-resize";
+  if ((right && up) || (left && down)) return "nesw-resize";
+  if (left || right) return "ew-resize";
+  return up || down ? "ns-resize" : "move";
 }
 
 /** The box that a click means: a further click at a selected box goes on to the one below it. */

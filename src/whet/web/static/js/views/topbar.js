@@ -27,6 +27,7 @@ export function TopBar() {
       <button class="icon-button" aria-label="Redo" title="Redo (Ctrl+Shift+Z)" disabled=${!server?.can_redo} onClick=${actions.redo}><${Icon} name="redo" /></button>
       <${ExportMenu} server=${server} />
       <${ThemeButton} />
+      <button class="icon-button wide" aria-label="You" title="Your name: others see it beside your labels" onClick=${() => set({ dialog: "person" })}><${Icon} name="person" /></button>
       <button class="icon-button wide" aria-label="Keyboard" title="Keys (?)" onClick=${() => set({ dialog: "help" })}><${Icon} name="help" /></button>
     </header>
   `;
@@ -58,7 +59,7 @@ function BranchMenu({ server }) {
   const names = Object.keys(history?.branches ?? {}).sort();
   return html`
     <${Menu} name="branch" isOpen=${menu === "branch"}>
-      <button class="chip" aria-haspopup="menu" aria-expanded=${String(menu === "branch")} onClick=${open} title="Branches"><${Icon} name="branch" />${server.branch ?? "detached"}</button>
+      <button class="chip" aria-haspopup="menu" aria-expanded=${String(menu === "branch")} onClick=${open} title="Branches"><${Icon} name="branch" />${server.branch ?? "earlier state"}</button>
       ${menu === "branch" && html`
         <div class="menu" role="menu">
           ${names.map((name) => html`
@@ -93,6 +94,7 @@ const FORMATS = [
   ["format=yolo", "YOLO, with the images (.zip)"],
   ["format=voc&images=true", "Pascal VOC, with the images (.zip)"],
   ["format=coco", "COCO, boxes only (.json)"],
+  ["format=csv", "Numbers of objects per image (.csv)"],
   ["format=corrections", "Corrections (.json)"],
 ];
 

@@ -17,8 +17,28 @@ export function Training() {
 // Below this number of objects, a first detector is often weak.
 const GOOD_START = 20;
 
+const nameKey = (server) => `whet.class.${server.project}`;
+
+/** The name of the class that was typed before a reload. */
+function keptName(server) {
+  try {
+    return localStorage.getItem(nameKey(server)) ?? "object";
+  } catch {
+    return "object"; // private windows may refuse storage
+  }
+}
+
+function keepName(server, name) {
+  try {
+    localStorage.setItem(nameKey(server), name);
+  } catch {
+    // typed again after a reload
+  }
+  return name;
+}
+
 function Beginning({ server, failure }) {
-  const [name, setName] = useState("object");
+  const [name, setName] = useState(keptName(server));
   const drawn = server.n_objects;
   const needed = server.objects_to_train;
   const isReady = drawn >= needed;
@@ -34,7 +54,7 @@ function Beginning({ server, failure }) {
         <p class="faint">${isReady ? `${drawn < GOOD_START ? "With so few boxes, accuracy may be low. " : ""}More boxes make a better detector.` : "Draw a box around every object of an image, confirm the image, go on."}</p>
         ${failure && html`<p class="is-bad" role="alert">${failure}</p>`}
       </div>
-      <label>Name of the class<input value=${name} maxlength="60" onInput=${(event) => setName(event.target.value)} /></label>
+      <label>Name of the class<input value=${name} maxlength="60" onInput=${(event) => setName(keepName(server, event.target.value))} /></label>
       <button class="primary large" disabled=${!isReady}>Train</button>
     </form>
   `;
