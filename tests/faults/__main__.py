@@ -8,8 +8,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.faults import studio
-from tests.faults.campaign import Result, concurrent_writers, crash_points, failing_writes
-from tests.faults.scenarios import SCENARIOS
+from tests.faults.campaign import (
+    Result,
+    concurrent_writers,
+    crash_points,
+    failing_writes,
+    killed_trainings,
+    random_kills,
+)
+from tests.faults.scenarios import SCENARIOS, TRAININGS
 
 
 def main() -> int:
@@ -18,10 +25,11 @@ def main() -> int:
     parser.add_argument(
         "--scenario", action="append", choices=[*SCENARIOS, "studio"], help="one or more (default: all)"
     )
+    parser.add_argument("--kills", type=int, default=0, help="also kill each change at so many random moments")
     parser.add_argument("--out", type=Path, help="JSON with the numbers")
     options = parser.parse_args()
     start, table = time.perf_counter(), {}
-    for title, row in campaigns(options.scenario or [*SCENARIOS, "studio"]):
+    for title, row in campaigns(options.scenario or [*SCENARIOS, "studio"], options.kills):
         table[title] = row
         print(title, row, flush=True)
         if options.out is not None:
@@ -30,7 +38,7 @@ def main() -> int:
     return int(any(one["lost"] for one in table.values()))
 
 
-def campaigns(names: list[str]) -> Iterator[tuple[str, dict[str, float]]]:
+def campaigns(names: list[str], kills: int = 0) -> Iterator[tuple[str, dict[str, float]]]:
     """The title and the numbers of each campaign."""
     for n in (2, 4, 8):
         done = concurrent_writers(n)
@@ -40,6 +48,10 @@ def campaigns(names: list[str]) -> Iterator[tuple[str, dict[str, float]]]:
     for name in [one for one in names if one in SCENARIOS]:
         yield f"killed at a file operation: {name}", numbers(crash_points([name]))
         yield f"write fails: {name}", numbers(failing_writes([name]))
+    for name in [one for one in names if one in SCENARIOS and kills]:
+        yield f"killed at random moments: {name}", numbers(random_kills(name, kills))
+    for name in TRAININGS if kills else ():
+        yield f"killed and resumed: training of {name}", numbers(killed_trainings(name, kills))
     if "studio" not in names:
         return
     if not studio.is_available():

@@ -2,7 +2,9 @@
 
 import errno
 import os
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import chdir
@@ -10,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from tests.detectors import bull_scene
 from tests.faults.injection import Injection
-from tests.faults.scenarios import NOW, SCENARIOS, Scenario, one_box, sound
+from tests.faults.scenarios import NOW, SCENARIOS, TRAININGS, Scenario, one_box, sound
 from tests.fuzz.harness import Outcome, isolated, most_resident, resident
 from whet.detector import edit
 from whet.detector.storage import load
@@ -124,6 +128,62 @@ def failing_writes(names: list[str] | None = None, errors: tuple[int, ...] = ERR
                 yield interrupted(scenario, at, name, states, error, torn=False)
                 if name == "write":
                     yield interrupted(scenario, at, name, states, error, torn=True)
+
+
+def random_kills(name: str, n: int, seed: int = 0) -> Iterator[Result]:
+    """Kill a change at a random moment, so many times, and look at what is left."""
+    scenario = SCENARIOS[name]
+    _, states = operations(scenario, failing=False)
+    longest, rng = _seconds(scenario), np.random.default_rng(seed)
+    for delay in rng.uniform(0, longest, n).tolist():
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
+            scenario.prepare()
+            before = scenario.content()
+            outcome = _killed_after(scenario, delay)
+            yield Result(name, f"after {delay:.3f} s", "killed", outcome, _loss(scenario, states, before, outcome))
+
+
+def killed_trainings(name: str, n: int, seed: int = 0) -> Iterator[Result]:
+    """Kill a training at random moments, so many times; resumed to its end, it gives the bytes of an undisturbed one.
+
+    A kill comes after a part of the time that a whole training takes, so in any of its rounds.
+    """
+    scenario = TRAININGS[name]
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        scenario.prepare()
+        isolated(lambda: f"accepted\n{_acted(scenario)}", seconds=120)
+        whole = scenario.content()
+    longest, rng, left = _seconds(scenario), np.random.default_rng(seed), n
+    while left > 0:
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
+            scenario.prepare()
+            while left > 0 and not Path(scenario.file).exists():
+                delay, left = rng.uniform(0, longest), left - 1
+                outcome = _killed_after(scenario, delay)
+                loss = f"the training ends with {outcome.text}" if outcome.kind == "refused" else ""
+                if Path(scenario.file).exists() and scenario.content() != whole:
+                    loss = "the detector is another one"
+                yield Result(name, f"after {delay:.3f} s", "killed", outcome, loss)
+
+
+def _seconds(scenario: Scenario) -> float:
+    """How long a change takes."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        scenario.prepare()
+        start = time.perf_counter()
+        isolated(lambda: f"accepted\n{_acted(scenario)}", seconds=120)
+        return time.perf_counter() - start
+
+
+def _killed_after(scenario: Scenario, delay: float) -> Outcome:
+    def act() -> str:
+        killer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL))
+        killer.start()
+        said = "refused" if _acted(scenario) else "accepted"
+        killer.cancel()
+        return f"{said}\n"
+
+    return isolated(act, seconds=120)
 
 
 class Concurrent(NamedTuple):

@@ -4,8 +4,15 @@ import errno
 
 import pytest
 
-from tests.faults.campaign import concurrent_writers, crash_points, failing_writes, operations
-from tests.faults.scenarios import SCENARIOS
+from tests.faults.campaign import (
+    concurrent_writers,
+    crash_points,
+    failing_writes,
+    killed_trainings,
+    operations,
+    random_kills,
+)
+from tests.faults.scenarios import SCENARIOS, TRAININGS
 
 
 @pytest.mark.parametrize("name", ["edit", "unlearn", "train (checkpoint)"])
@@ -23,6 +30,20 @@ def test_every_write_fails(name):
     assert [(one.operation, one.fault, one.loss, one.outcome.text) for one in results if one.loss] == []
     assert {one.outcome.kind for one in results} <= {"accepted", "refused"}
     assert "refused" in {one.outcome.kind for one in results}
+
+
+@pytest.mark.parametrize("name", ["learn", "refit", "merge of samples"])
+def test_killed_at_random_moments(name):
+    results = list(random_kills(name, 6))
+    assert "crash" in {one.outcome.kind for one in results}
+    assert [(one.operation, one.loss) for one in results if one.loss] == []
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_training_that_is_killed_and_resumed_ends_with_the_same_bytes(name):
+    results = list(killed_trainings(name, 3))
+    assert "crash" in {one.outcome.kind for one in results}
+    assert [(one.operation, one.loss) for one in results if one.loss] == []
 
 
 def test_the_operations_of_a_change_are_all_seen():

@@ -14,9 +14,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from tests.channels import colourful
 from tests.detectors import BULL, bull_finder, bull_frames, bull_scene, judged_finder
+from tests.drawn_sets import QUICK, QUICK_CHANNELS, van_set
 from tests.fuzz.harness import isolated
-from tests.fuzz.targets import checkpoints
+from tests.fuzz.targets import checkpoints, made_again
 from whet.cli.main import main
 from whet.detector import edit
 from whet.detector.storage import load
@@ -75,6 +77,28 @@ def _model(n: int = 2, name: str = "a.whet") -> None:
 def _two_models() -> None:
     _model(1)
     _model(3, "b.whet")
+
+
+@cache
+def sampled(n: int) -> bytes:
+    """The bytes of a model with samples, which was made again, and has learned so many objects since."""
+    detector, rng = made_again(), np.random.default_rng(n)
+    time_before, time.time = time.time, lambda: float(NOW)
+    try:
+        for number in range(n):
+            detector.learn(colourful((120, 160), rng), [[30.0, 30, 60, 66]], True, complete=True, name=f"{number}.png")
+    finally:
+        time.time = time_before
+    return detector.to_bytes()
+
+
+def _samples() -> None:
+    Path("a.whet").write_bytes(sampled(2))
+
+
+def _two_with_samples() -> None:
+    Path("a.whet").write_bytes(sampled(1))
+    Path("b.whet").write_bytes(sampled(2))
 
 
 def _frames(n: int = N_FRAMES) -> None:
@@ -147,6 +171,14 @@ SCENARIOS = {
         Scenario("learn", "a.whet", _model, lambda: whet("learn", "a.whet", "--wrong", WRONG, "--force", "-q")),
         Scenario("unlearn", "a.whet", _model, lambda: whet("unlearn", "a.whet", "--last", "1", "-q")),
         Scenario("merge", "a.whet", _two_models, lambda: whet("merge", "a.whet", "b.whet", "-o", "a.whet", "-q")),
+        Scenario("refit", "a.whet", _samples, lambda: whet("refit", "a.whet", "--threads", "1", "-q")),
+        Scenario("strip", "a.whet", _samples, lambda: whet("strip", "a.whet", "-q")),
+        Scenario(
+            "merge of samples",
+            "a.whet",
+            _two_with_samples,
+            lambda: whet("merge", "a.whet", "b.whet", "-o", "a.whet", "-q"),
+        ),
         Scenario("save", "a.whet", _model, _frozen(_save)),
         Scenario("edit", "a.whet", _model, _edit),
         Scenario(
@@ -159,6 +191,21 @@ SCENARIOS = {
         Scenario("train (checkpoint)", "a.checkpoint", _checkpoint, _next_checkpoint, _checkpoint_content),
     )
 }
+
+
+def _trained(config: tuple[str, str]) -> Scenario:
+    """A training by the command line that goes on where it was interrupted."""
+
+    def act() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            whet("train", "vans.csv", "--out", "a.whet", *config, "--resume", "--threads", "1", "-q")
+
+    return Scenario(f"train {config[1]}", "a.whet", lambda: van_set(Path(), n=16) and None, act)
+
+
+# Trainings that are killed and resumed until they end.
+TRAININGS = {"cascade": _trained(QUICK), "channels": _trained(QUICK_CHANNELS)}
 
 
 def one_box(number: int) -> np.ndarray:
