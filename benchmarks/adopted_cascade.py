@@ -44,7 +44,7 @@ from benchmarks.pasted_faces import scenes
 from whet.detector.base import DEFAULT_POINT
 from whet.detector.detector import Detector
 from whet.io.image_files import read_grey
-from whet.models.gslda.rejection import Variations
+from whet.models.gslda.fitting import Variations
 from whet.training.adopt import adopt_patches
 
 CORRECTED = 20

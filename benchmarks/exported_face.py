@@ -16,7 +16,7 @@ from scripts.train_face import WINDOW, show, split_faces, split_images
 from benchmarks.measuring import cascade_model
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.integral import FeatureFamily
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 from whet.opencv.xml_writer import write_opencv
 from whet.training.config import TrainingConfig
 from whet.training.train import train_detector

@@ -21,11 +21,10 @@ from whet.corrections.reference import Reference
 from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.detector.storage import load
-from whet.evaluation.curves import operating_point
-from whet.evaluation.evaluation import evaluate_detections
+from whet.evaluation.evaluation import evaluate_detections, operating_point
 from whet.models.gslda.cascade_model import CascadeModel
 from whet.models.gslda.haar import HaarPool
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 from whet.training.backgrounds import Backgrounds
 from whet.training.config import TrainingConfig
 from whet.training.gslda import CascadeTraining

@@ -90,7 +90,7 @@ def checkpoint_changed(data, rng):
 
     from safetensors.numpy import load, save
 
-    from whet.training.checkpoint import FORMAT, _digest
+    from whet.training.progress import FORMAT, _digest
 
     if rng.random() < 0.4:
         return bytes_changed(data, rng)

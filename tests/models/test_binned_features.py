@@ -6,8 +6,7 @@ import pytest
 from whet._kernels.weak_fitting import best_cuts
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.stump_boosting import retrained_rounds
-from whet.models.gslda.weak_training import BinnedFeatures
+from whet.models.gslda.weak_training import BinnedFeatures, retrained_rounds
 
 WINDOW = (8, 8)
 

@@ -10,12 +10,11 @@ from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.detector.storage import load
 from whet.errors import CannotExportError
-from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade import Cascade, Stage
 from whet.models.gslda.cascade_model import CascadeModel
 from whet.models.gslda.haar import HaarKind, HaarPool
 from whet.models.gslda.integral import Corners, IntegralStack, check_window
 from whet.models.gslda.pools import FAMILIES, LEAVES, TRAINABLE, columns_of, family_name, from_columns, layout_of
-from whet.models.gslda.stage import Stage
 from whet.models.gslda.weak_learners import Stumps
 from whet.models.gslda.weak_training import train_weak_learners
 from whet.opencv.xml_writer import write_opencv

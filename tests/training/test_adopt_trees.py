@@ -18,7 +18,7 @@ from whet.opencv import CascadeClassifier
 from whet.opencv.tree_cascade import stages_of
 from whet.opencv.xml_reader import read_opencv
 from whet.training.adopt import FEW_OBJECTS, adopt_patches
-from whet.training.families import FewPositivesWarning
+from whet.training.loop import FewPositivesWarning
 
 cv2 = pytest.importorskip("cv2")
 

@@ -10,12 +10,12 @@ from tests.crosses import crosses as objects
 from tests.crosses import pool as pool_of_crosses
 
 from whet.errors import CheckpointError, TrainingDataError
-from whet.evaluation.curves import rate_interval
+from whet.evaluation.evaluation import rate_interval
 from whet.images.pyramid import Pyramid
 from whet.models.gslda.cascade_model import CascadeModel
 from whet.models.gslda.fitting import Boosting, train_stage
 from whet.models.gslda.haar import HaarPool
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 from whet.parallel.workers import Threads
 from whet.training.backgrounds import SkippedImagesWarning
 from whet.training.gslda import grey_backgrounds, prepare_patches

@@ -8,7 +8,7 @@ from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, train_cascad
 from tests.detectors import from_bytes, to_bytes
 
 from whet.detector.base import Provenance
-from whet.evaluation.curves import image_interval, rate_interval
+from whet.evaluation.evaluation import image_interval, rate_interval
 from whet.images.pyramid import Pyramid
 from whet.io.image_files import read_grey
 from whet.models.gslda.cascade_scan import scan_images

@@ -1,7 +1,7 @@
 """Corrections: which windows of an image a box stands for.
 
 A correction is an example to compare with, not a heavy sample: windows like those of a false positive are rejected, and
-windows like that of a missed object accepted (`whet.corrections.rule`). The windows are chosen by geometry and
+windows like that of a missed object accepted (`whet.corrections.effects`). The windows are chosen by geometry and
 by the trained model. So the state of a detector does not depend on the order in which it was corrected.
 """
 
@@ -18,8 +18,7 @@ from whet.corrections.kept import Region
 from whet.corrections.records import Record, checked_flags
 from whet.errors import BoxError
 from whet.images.boxes import BoxOffset, box_iou, checked_boxes
-from whet.images.detections import Detections
-from whet.images.grouping import report
+from whet.images.detections import Detections, report
 from whet.images.pyramid import Pyramid, Span, WindowIndex
 from whet.models.contract import Model
 from whet.models.responses import Responses

@@ -11,7 +11,7 @@ from whet.corrections.box_windows import AROUND, SAME
 from whet.corrections.kept import BACKGROUND, BESIDE, MISTAKE, OBJECT, Crop, Crops, Kept, Region
 from whet.corrections.records import Record
 from whet.images.boxes import BoxOffset, box_iou, intersection_over_first
-from whet.images.grouping import without_near_copies
+from whet.images.detections import without_near_copies
 from whet.images.pyramid import Pyramid, Span, WindowIndex
 from whet.models.contract import Model
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from whet._kernels.box_overlaps import connect_similar
 from whet._kernels.opencv_scan import Steps, scan_bands
 from whet._kernels.pixel_sums import RUN
-from whet._kernels.window_sums import OPENCV_MIN_SIGMA
+from whet._kernels.window_scan import OPENCV_MIN_SIGMA
 from whet.arrays import Floats, Indices, Int32s, Int64s, Pixels
 from whet.errors import CascadeFileError, EmptyClassifierError
 from whet.models.gslda.cascade_scan import Layout

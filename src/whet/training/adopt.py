@@ -30,16 +30,16 @@ from whet.io.annotations.formats import read_annotations
 from whet.io.files import short_hashes
 from whet.io.image_files import find_images
 from whet.lda.statistics import BinaryStatistics
+from whet.models.gslda.cascade import Stage
 from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.fitting import Variations
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.rejection import Variations
-from whet.models.gslda.stage import Stage
 from whet.opencv.tree_cascade import OpenCVCascade, stages_of
 from whet.opencv.xml_reader import read_opencv
 from whet.parallel.workers import Threads
 from whet.training.backgrounds import Backgrounds, BoxesByImage, backgrounds_of, image_faults
-from whet.training.families import FewPositivesWarning
 from whet.training.gslda import CascadeTraining, grey_backgrounds
+from whet.training.loop import FewPositivesWarning
 from whet.training.preparation import split_images, split_objects
 from whet.training.samples import NO_PLACES, Jitter, Positives, cut_positives
 from whet.training.validation import ScannedImages, held_out_reference
@@ -104,7 +104,7 @@ def adopt_patches(
 ) -> Detector:
     """Make an OpenCV cascade correctable: count the responses of its stages to patches of the object and to images.
 
-    `positives` are (samples, height, width) of the cascade's window; `Variations` of `whet.models.gslda.rejection` make
+    `positives` are (samples, height, width) of the cascade's window; `Variations` of `whet.models.gslda.fitting` make
     many of one photograph. Positives with the same number in `groups` (samples,) come from one photograph, and are
     either all held out or all counted. `images` contain no object, except in the `excluded_boxes` (n, 4) of an image.
 

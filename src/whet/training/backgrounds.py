@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from whet.errors import TrainingDataError, UnreadableImageError
 from whet.evaluation.error_kinds import LEAST_OVERLAP
 from whet.images.boxes import Boxes, Floats, areas, box_iou, intersection_over_first
-from whet.images.detections import FiredWindows
-from whet.images.grouping import without_near_copies
+from whet.images.detections import FiredWindows, without_near_copies
 from whet.images.pyramid import Pyramid, WindowIndex
 from whet.io.annotations.annotation import Annotations, Problem, ProblemKind
 from whet.io.files import map_files
@@ -26,7 +25,7 @@ from whet.training.samples import NO_PLACES, Places, Windows
 
 if TYPE_CHECKING:
     from whet.models.contract import Model
-    from whet.training.families import FamilyTraining
+    from whet.training.loop import FamilyTraining
     from whet.training.windows import WindowChoice
 
 R = TypeVar("R")

@@ -38,8 +38,7 @@ from whet.models.channels.fitting import (
 from whet.models.channels.tree_model import TreeModel
 from whet.models.responses import Responses
 from whet.training.backgrounds import Mined, MiningProgress
-from whet.training.families import FamilyTraining, Fitting, mean_megapixels
-from whet.training.loop import Training
+from whet.training.loop import FamilyTraining, Fitting, Training, mean_megapixels
 from whet.training.preparation import Preparation
 from whet.training.progress import FitProgress, Stop, StopReason
 from whet.training.samples import Windows

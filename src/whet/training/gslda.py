@@ -11,21 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import CannotSeparateError, CheckpointError, TrainingDataError
-from whet.evaluation.curves import image_interval, rate_interval
+from whet.evaluation.evaluation import image_interval, rate_interval
 from whet.images.boxes import BoxOffset
 from whet.images.pyramid import SCALE_FACTOR
 from whet.lda.discriminant import DEFAULT_RIDGE
+from whet.models.gslda.cascade import TrainedStage
 from whet.models.gslda.cascade_model import CascadeModel
-from whet.models.gslda.fitting import GreedyLDA, StageGoal, StageLearner, StageValidation, train_stage
+from whet.models.gslda.fitting import GreedyLDA, StageGoal, StageLearner, StageValidation, pruned, train_stage
 from whet.models.gslda.integral import FeatureFamily, IntegralStack
 from whet.models.gslda.pools import TRAINABLE
-from whet.models.gslda.rejection import pruned
-from whet.models.gslda.stage import TrainedStage
 from whet.parallel.workers import ALL_THREADS, Workers
 from whet.training.backgrounds import Backgrounds, BoxesByImage, Mined, MiningRule, usable_images
 from whet.training.config import TrainingConfig
-from whet.training.families import FamilyTraining, FewPositivesWarning, Fitting, check_objects, mean_megapixels
-from whet.training.loop import Training
+from whet.training.loop import FamilyTraining, FewPositivesWarning, Fitting, Training, check_objects, mean_megapixels
 from whet.training.preparation import Preparation, digest, prepare_windows
 from whet.training.progress import FitProgress, Rates, Stop, StopReason, TrainingResult
 from whet.training.samples import Positives, Windows

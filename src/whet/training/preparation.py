@@ -21,7 +21,7 @@ from whet.models.contract import FAMILIES
 from whet.parallel.workers import ALL_THREADS, Workers
 from whet.training.backgrounds import Backgrounds, BoxesByImage, backgrounds_of, images_to_mine
 from whet.training.config import AUTO, TrainingConfig
-from whet.training.families import FamilyTraining, training_of
+from whet.training.loop import FamilyTraining, training_of
 from whet.training.progress import duration
 from whet.training.samples import Positives, cut_positives
 from whet.training.windows import Shapes, WindowChoice, choose_shapes

@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import TrainingDataError, UnreadableImageError
-from whet.images.boxes import Boxes, Floats
-from whet.images.cutting import cut_box
+from whet.images.boxes import Boxes, Floats, cut_box
 from whet.images.pyramid import Pixels, resized
 from whet.io.annotations.annotation import Annotations, Problem, ProblemKind, Problems
 from whet.parallel.workers import ALL_THREADS, Workers, lost_image
 
 if TYPE_CHECKING:
-    from whet.training.families import FamilyTraining
+    from whet.training.loop import FamilyTraining
     from whet.training.windows import WindowChoice
 
 Windows = NDArray[np.uint8]  # (n, ...): what a family reads of a window, such as its pixels or channels
@@ -134,7 +133,7 @@ def moved_inside(window: Floats, shape: tuple[int, ...]) -> Floats:
 def cut_window(image: Pixels, box: Floats, window: tuple[int, int], angle: float = 0.0) -> Pixels:
     """The part of an image in a box (4,), resized to the window (height, width) and rotated by an angle in degrees.
 
-    See `whet.images.cutting.cut_box`: a box at a scan window gives exactly that window.
+    See `whet.images.boxes.cut_box`: a box at a scan window gives exactly that window.
     """
     return _rotated(image, box, window, angle) if angle else cut_box(image, box, window)
 

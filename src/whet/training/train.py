@@ -19,7 +19,7 @@ from whet.detector.detector import Detector, check_class_name
 from whet.detector.shape import ShapeDetector
 from whet.errors import CheckpointError, ConfigError
 from whet.evaluation.advice import Advice, Findings, advise
-from whet.evaluation.curves import rate_interval
+from whet.evaluation.evaluation import rate_interval
 from whet.io.annotations.annotation import ONLY_CLASS, Annotations
 from whet.io.annotations.formats import read_annotations
 from whet.io.files import as_path, is_url, short_hashes

@@ -15,8 +15,7 @@ from whet.evaluation.advice import Findings, LearningCurve
 from whet.evaluation.error_kinds import count_errors
 from whet.evaluation.evaluation import Detected, Evaluation, Labelled, evaluate_detections
 from whet.images.boxes import Floats
-from whet.images.detections import FiredWindows
-from whet.images.grouping import report
+from whet.images.detections import FiredWindows, report
 from whet.io.annotations.annotation import AnnotatedImage
 from whet.models.channels.fitting import (
     FOLDS,

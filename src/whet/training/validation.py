@@ -21,15 +21,13 @@ from whet.detector.base import DEFAULT_POINT
 from whet.detector.detector import Detector
 from whet.errors import UnreadableImageError
 from whet.evaluation.advice import Findings
-from whet.evaluation.curves import best_f1, image_interval, operating_point, rate_interval
-from whet.evaluation.evaluation import evaluate_detections
+from whet.evaluation.evaluation import best_f1, evaluate_detections, image_interval, operating_point, rate_interval
 from whet.evaluation.runs import detect_many
 from whet.images.boxes import Boxes, Floats, box_iou, intersection_over_first
-from whet.images.detections import Detections, FiredWindows
-from whet.images.grouping import IOU, report, suppress_non_maxima
+from whet.images.detections import IOU, Detections, FiredWindows, report, suppress_non_maxima
 from whet.images.pyramid import Pixels, Pyramid, WindowIndex
 from whet.models.contract import Model
-from whet.models.gslda.rejection import Variations
+from whet.models.gslda.fitting import Variations
 from whet.models.responses import Responses
 from whet.parallel.workers import ALL_THREADS, Workers, lost_image
 from whet.training.backgrounds import Background, Backgrounds, BoxesByImage, SkippedImagesWarning

@@ -9,12 +9,10 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.corrections.effects import Effects
+from whet.corrections.effects import Distances, Effects
 from whet.corrections.reference import HeldOutScores
-from whet.corrections.rule import Distances
 from whet.images.detections import Detections, FiredWindows
-from whet.models.responses import Responses
-from whet.models.votes import Votes
+from whet.models.responses import Responses, Votes
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.corrections.box_windows import SAME, SAME_PLACE
-from whet.evaluation.curves import sweep
-from whet.evaluation.matching import match
+from whet.evaluation.evaluation import match, sweep
 from whet.images.boxes import box_iou
 from whet.images.detections import Detections
 from whet.web.schemas import (

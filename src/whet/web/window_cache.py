@@ -1,7 +1,7 @@
 """The effect of any set of corrections on all images, without another scan.
 
-Corrections decide by Hamming distances between responses (`whet.corrections.rule`). So the windows of an image that the
-model accepts, or nearly accepts, are kept with their responses. A correction that is new costs one pass: the least
+Corrections decide by Hamming distances between responses (`whet.corrections.effects`). So the windows of an image that
+the model accepts, or nearly accepts, are kept with their responses. A correction that is new costs one pass: the least
 distance of each window to the windows of the correction. The outcome of any set of corrections is then a minimum over
 rows of distances, and `decide` of it, as in a scan.
 
@@ -23,20 +23,22 @@ from numpy.typing import NDArray
 from whet.corrections.box_windows import OBJECT_NEAR, SAME
 from whet.corrections.effects import (
     FARTHEST,
+    LEAST_REACH,
     Effect,
     Effects,
+    KnownWindows,
+    decide,
     effects_of,
     guards_of,
     is_within_reach,
     judging_objects,
     scanned_scores,
+    unknown_distances,
 )
 from whet.corrections.records import Record
 from whet.corrections.reference import Estimate, HeldOutScores, item_scores, probability_by
-from whet.corrections.rule import LEAST_REACH, KnownWindows, decide, unknown_distances
 from whet.detector.shape import ScanSettings, ShapeDetector
-from whet.images.detections import Detections, FiredWindows
-from whet.images.grouping import report
+from whet.images.detections import Detections, FiredWindows, report
 from whet.images.pyramid import Level, Pyramid, Span, WindowIndex
 from whet.models.responses import Responses
 from whet.parallel.threads import for_each_block

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.pixel_sums import integrate_stack, stack_factors
-from whet._kernels.window_sums import OPENCV_MIN_SIGMA
+from whet._kernels.window_scan import OPENCV_MIN_SIGMA
 
 UInt32s = NDArray[np.uint32]
 
