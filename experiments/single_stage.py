@@ -36,7 +36,7 @@ from whet.models.gslda.fitting import Boosting, GreedyLDA, StageLearner, train_s
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.weak_learners import Stumps
 from whet.models.gslda.weak_training import BinnedFeatures, retrained_rounds, train_weak_learners
-from whet.tracking.self_training import MIN_SCORE_SHARE, Guard, Health, SelfTraining
+from whet.tracking.tracker import MIN_SCORE_SHARE, Guard, Health, SelfTraining
 
 Boxes = NDArray[np.float64]
 GreyImage = NDArray[np.uint8]

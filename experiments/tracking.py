@@ -27,8 +27,7 @@ from whet.images.boxes import BoxOffset
 from whet.images.detections import group_windows
 from whet.io.image_files import read_grey
 from whet.plots import figure as figures
-from whet.tracking.self_training import SelfTraining
-from whet.tracking.tracker import TrackedFrame, Tracker
+from whet.tracking.tracker import SelfTraining, TrackedFrame, Tracker
 
 N_FRAMES = {"small": 40, "paper": None}
 RATE, REPORTED, PEERS = "frames in which the face is found", "as reported", "peers"
