@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "whet.tracking.tracker": "SelfTraining",
-        "whet.tracking.tracker": "TrackedFrame Tracker",
+        "whet.tracking.tracker": "SelfTraining TrackedFrame Tracker",
     },
 )
