@@ -408,10 +408,6 @@ def _table(results: dict[str, Any]) -> Iterator[str]:
         yield f"Warning: fewer than {MIN_IMAGES} images; the last three intervals are too narrow"
 
 
-# With fewer false positives per image at any score, the thresholds of a model are what it cannot go below.
-FEW_AT_ANY_SCORE = 1.0
-
-
 def _lowest(run: EvaluationRun) -> dict[str, Any]:
     """Objects that are not found at any score, and false positives per image at the lowest."""
     curve = run.evaluation.curve
@@ -422,21 +418,19 @@ def _lowest(run: EvaluationRun) -> dict[str, Any]:
 def _limit_lines(results: dict[str, Any]) -> Iterator[str]:
     """Objects that no minimum score would find, because the model rejects them with few false positives."""
     missed, rate = results["lowest_score"]["missed"], results["lowest_score"]["false_positives_per_image"]
-    if missed and rate is not None and rate < FEW_AT_ANY_SCORE:
+    # With fewer false positives per image at any score, the thresholds of a model are what it cannot go below.
+    if missed and rate is not None and rate < 1.0:
         yield (
             f"Not found at any score: {plural(missed, 'object')}. The thresholds of the model let no more than "
             f"{rate:.2g} false positives per image through."
         )
 
 
-# The estimate is of other images: a rate is far above it from this factor on, for all of its 95 % interval.
-FAR_ABOVE = 2.0
-
-
 def _estimate_lines(results: dict[str, Any]) -> Iterator[str]:
     """How to set the minimum score, if these images have far more false positives than the model estimates."""
     estimated, rate = results["estimated_false_positives_per_image"], results["measures"]["false_positives_per_image"]
-    if estimated is None or "operating_point" in results or (rate["low"] or 0.0) <= FAR_ABOVE * max(estimated, 0.01):
+    # The estimate is of other images: a rate is far above it from this factor on, for all of its 95 % interval.
+    if estimated is None or "operating_point" in results or (rate["low"] or 0.0) <= 2.0 * max(estimated, 0.01):
         return
     model, annotations = results["model"], results["annotations"]
     save_as = "" if options.is_model_file(model) else " --save-as mine.whet"

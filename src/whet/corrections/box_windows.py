@@ -45,10 +45,6 @@ OBJECT_NEAR = 0.5
 # Copies of the best windows, as the next video frame may show them: moved, resized, in other light, with noise.
 COPIED_WINDOWS = 4
 COPIES = 10
-# The share of its score that an object keeps which the model finds.
-KEPT_SCORE = 0.9
-# Beyond any image; products of such numbers are still far from the largest float.
-FARTHEST_PIXEL = 1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +155,8 @@ def object_record(
     beside = box_iou(box[None], detections.boxes)[0]
     if (beside >= SAME).any() and scores.max() > 0:  # the best window keeps most of its score
         chosen = _best(scores, is_sure)
-        min_score = KEPT_SCORE * float(scores[chosen])
+        # The share of its score that an object keeps which the model finds.
+        min_score = 0.9 * float(scores[chosen])
     else:
         chosen = _best(np.where(aligned, windows.closeness, -np.inf), is_sure)
         min_score = max(min_score, STRONGER * float(detections.scores[beside >= BESIDE].max(initial=0.0)))
@@ -323,7 +320,8 @@ def checked_labels(boxes: ArrayLike | Detections, labels: ArrayLike, shape: tupl
     for i in range(len(array)):
         if (array[i, 2:] <= array[i, :2]).any():
             raise BoxError(f"boxes[{i}] is {array[i].tolist()} and has no area; expected x1 < x2 and y1 < y2")
-        if not inside[i] or (abs(array[i]) > FARTHEST_PIXEL).any():
+        # Beyond any image; products of such numbers are still far from the largest float.
+        if not inside[i] or (abs(array[i]) > 1e9).any():
             raise BoxError(f"boxes[{i}] is {array[i].tolist()}, outside the {width} x {height} image")
     return array, checked_flags(labels, len(array), "boxes")
 

@@ -175,8 +175,6 @@ class KnownWindows:
         return nearest
 
 
-# With fewer judging objects, how far corrections may reach is not known.
-FEWEST_JUDGES = 20
 # The score that a missed object gets, as a multiple of the minimum score; without a minimum score, in units of scores.
 SCORE_ROOM = 1.05
 SLIGHT = 0.2
@@ -396,7 +394,8 @@ def judging_objects(model: Model, reference: Reference | None) -> tuple[Response
 
     Objects that were trained on are nearer to one another than to new ones: they cannot tell.
     """
-    if reference is not None and not reference.was_trained_on and len(reference.guarded_positives[0]) >= FEWEST_JUDGES:
+    # With fewer judging objects, how far corrections may reach is not known.
+    if reference is not None and not reference.was_trained_on and len(reference.guarded_positives[0]) >= 20:
         return reference.guarded_positives
     return Responses.empty(model.votes.n_weak), np.empty(0, np.int64)
 

@@ -22,8 +22,6 @@ from whet.images.boxes import box_iou, checked_boxes
 LEAST_OVERLAP = 0.1
 # Boxes that end so near to the image border, in pixels, are taken for cut off.
 BORDER = 2.0
-# A box of the right size and place has an IoU of 0.65 with an object whose aspect ratio differs by this factor.
-ASPECT_FACTOR = 1.6
 
 
 class ErrorKind(StrEnum):
@@ -254,7 +252,8 @@ def _traits(truths: Boxes, shape: tuple[int, int] | None, min_size: float, aspec
     beyond = truths[:, 2:] > np.array([width, height]) - BORDER
     is_cut = (beyond | (truths[:, :2] < BORDER)).any(axis=1) & (shape is not None)
     factor = np.log(np.maximum(size[:, 0], 1e-9) / np.maximum(size[:, 1], 1e-9) / (aspect or 1.0))
-    is_other = (np.abs(factor) > np.log(ASPECT_FACTOR)) & (aspect is not None)
+    # A box of the right size and place has an IoU of 0.65 with an object whose aspect ratio differs by this factor.
+    is_other = (np.abs(factor) > np.log(1.6)) & (aspect is not None)
     return np.select([size.max(axis=1, initial=0.0) < min_size, is_cut, is_other], list(TRAITS), NONE)
 
 

@@ -138,9 +138,6 @@ class BoxOffset(NamedTuple):
         return np.concatenate([corner, corner + extent], axis=1)
 
 
-ROUNDING = 1e-6
-
-
 def cut_box(image: Pixels, box: Floats, shape: tuple[int, int]) -> Pixels:
     """The part of an image in a box (4,), resized to a shape (height, width).
 
@@ -169,7 +166,7 @@ def cut_box(image: Pixels, box: Floats, shape: tuple[int, int]) -> Pixels:
 def _without_rounding(box: Floats, limit: Indices) -> Floats:
     """The box, clipped to the image where it is outside only by rounding."""
     inside = np.clip(box, 0, np.tile(limit, 2))
-    return np.where(abs(inside - box) < ROUNDING, inside, box)
+    return np.where(abs(inside - box) < 1e-6, inside, box)
 
 
 def _part(image: Pixels, low: Indices, high: Indices) -> Pixels:

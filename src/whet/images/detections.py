@@ -278,11 +278,6 @@ GROUPING: Grouping = "peaks"
 IOU = 0.3
 # Between the best score of a group (infinity) and the sum of all (1).
 NORM = 4
-# A group that shares this part of its area, or of a better group's, with the better group is no object of its own.
-NESTED = 0.6
-# Windows of one image with a higher IoU are near-copies of one mistake; those among which near-copies are left out.
-NEAR_COPIES = 0.6
-MOST_FIRED = 20
 
 
 def report(
@@ -423,10 +418,10 @@ def _winners(boxes: Boxes, best_first: Indices, iou: float) -> Indices:
 
 def without_near_copies(fired: FiredWindows, most: int) -> FiredWindows:
     """The `most` windows with the highest scores, of those that overlap much only the best; falling scores."""
-    fired = fired.take(np.argsort(-fired.scores, kind="stable")[: most * MOST_FIRED])
+    fired = fired.take(np.argsort(-fired.scores, kind="stable")[: 20 * most])
     if not len(fired):
         return fired
-    winners = suppress_non_maxima(fired.boxes, fired.scores, iou=NEAR_COPIES).group
+    winners = suppress_non_maxima(fired.boxes, fired.scores, iou=0.6).group
     _, first = np.unique(winners, return_index=True)  # sorted by score: the first of a group is its best
     return fired.take(first[:most])
 
@@ -439,7 +434,8 @@ def keep_all(boxes: Boxes, scores: Floats) -> Groups:
 def _without_nested(groups: Groups) -> Groups:
     """Groups that neither lie in a better one nor around it; the windows of the others join that one."""
     winner = np.empty(len(groups.boxes), dtype=np.intp)
-    absorb(groups.boxes, NESTED, winner)
+    # A group that shares this part of its area, or of a better group's, with the better group is no object of its own.
+    absorb(groups.boxes, 0.6, winner)
     kept, rank = np.unique(winner, return_inverse=True)
     is_nested = winner != np.arange(len(winner))
     return Groups(groups.boxes[kept], groups.scores[kept], rank[groups.group], is_nested[groups.group])

@@ -62,9 +62,6 @@ FEWEST_NEGATIVES = 500
 MOST_PER_IMAGE = 50
 AT_ONCE = 2000
 JITTER = Jitter(shift=0.035, scale=0.09, rotation=12.0)
-# If the aspect ratios of boxes and window differ by more than this, windows have another size than in a scan, which
-# uses sizes this far apart.
-MAX_ASPECT_RATIO = SCALE_FACTOR
 
 
 class FewNegativesWarning(UserWarning):
@@ -248,7 +245,9 @@ def shape_warning(boxes: Boxes, window: tuple[int, int]) -> str | None:
     >>> shape_warning(np.array([[10.0, 20.0, 40.0, 55.0]]), (20, 20))
     """
     choice, (height, width) = grey_window(boxes), window
-    if abs(log(choice.aspect * height / width)) <= log(MAX_ASPECT_RATIO):
+    # If the aspect ratios of boxes and window differ by more than this, windows have another size than in a scan, which
+    # uses sizes this far apart.
+    if abs(log(choice.aspect * height / width)) <= log(SCALE_FACTOR):
         return None
     return (
         f"the boxes have a width/height of {choice.aspect:.2g} (median of {choice.n_boxes:,}; 80 % from "

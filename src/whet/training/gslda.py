@@ -38,8 +38,6 @@ FEWEST_OBJECTS = 20
 AT_ONCE = 2048
 # Training stops if the images supply less than this share of the requested negatives.
 FEWEST = 0.1
-# Fewer held-out windows cannot validate a further stage.
-FEWEST_HELD_OUT = 10
 # A random stage accepts negatives at the rate of positives. A stage that accepts more than this share of that rate
 # costs positives and time, and rejects almost nothing.
 STALLED = 0.95
@@ -334,7 +332,8 @@ def stop_by_held_out(held_out: Mined, n_stages: int, config: TrainingConfig, sta
             "max_weak_learners or max_features, or lower min_detection_rate"
         )
     n = len(held_out.places)
-    if n < FEWEST_HELD_OUT:
+    # Fewer held-out windows cannot validate a further stage.
+    if n < 10:
         return StopReason.IMAGES_EXHAUSTED, (
             f"Found only {n} of {config.held_out_per_stage} negatives in held-out images; add images with --negatives"
         )

@@ -31,7 +31,6 @@ TRAIN = "train"
 # Neighbouring objects in a file may be near-duplicates: the split keeps runs of this length together, or shorter ones
 # if there would be fewer than ten.
 RUN = 100
-FEWEST_RUNS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,7 +295,7 @@ def split_in_runs(n: int, share: float, seed: int) -> tuple[NDArray[np.intp], ND
     >>> len(train), len(held_out)
     (800, 200)
     """
-    runs = np.array_split(np.arange(n), max(FEWEST_RUNS, -(-n // RUN)))
+    runs = np.array_split(np.arange(n), max(10, -(-n // RUN)))
     order = np.random.default_rng(seed).permutation(len(runs))
     n_held_out = min(max(1, round(share * len(runs))), len(runs) - 1)
     held_out, train = order[:n_held_out], order[n_held_out:]

@@ -25,14 +25,8 @@ Windows = NDArray[np.uint8]  # (n, ...): what a family reads of a window, such a
 Places = NDArray[np.int32]  # rows of image, level, y and x
 NO_PLACES: Places = np.empty((0, 4), np.int32)
 
-# Number of copies of all objects to aim for, and the most of one object, both without mirror images.
-WANTED = 1000
-MOST_COPIES = 12
 # Rotated windows are sampled this much finer, then reduced.
 FINER = 3
-# Mirror images resemble the originals up to this asymmetry.
-MOST_ASYMMETRY = 0.1
-FEWEST_FOR_ASYMMETRY = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +240,7 @@ def copies_for(n_objects: int) -> int:
     >>> copies_for(50), copies_for(400), copies_for(5000)
     (12, 3, 1)
     """
-    return min(max(ceil(WANTED / max(n_objects, 1)), 1), MOST_COPIES)
+    return min(max(ceil(1000 / max(n_objects, 1)), 1), 12)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,7 +307,7 @@ def cut_sides(
 
 def is_safe_to_mirror(patches: Windows) -> bool:
     """Whether mirror images of patches (n, height, width) resemble the patches; False for fewer than 20."""
-    return len(patches) >= FEWEST_FOR_ASYMMETRY and asymmetry(patches) < MOST_ASYMMETRY
+    return len(patches) >= 20 and asymmetry(patches) < 0.1
 
 
 def asymmetry(patches: Windows) -> float:

@@ -32,12 +32,6 @@ from whet.models.gslda.cascade import (
 from whet.models.gslda.cascade_scan import is_on_grid, looked_at, scan_pyramid
 from whet.models.responses import Responses, Votes
 
-# In units of |w|: where votes hardly separate the classes, margins still have a width.
-SMALLEST_UNIT = 0.02
-# Shares of the largest entries that the rounding of float64 may leave.
-NEGATIVE_EIGENVALUE = 1e-9
-RESIDUAL = 1e-8
-
 
 @dataclass(frozen=True, eq=False)
 class ExampleCounts:
@@ -275,7 +269,8 @@ def _unit_of_margins(stage: TrainedStage, coef: NDArray[np.float64]) -> float:
     if stage.learns or not (positive.n and negative.n):
         return length
     apart = float(np.cumsum(coef * (positive.s / positive.n - negative.s / negative.n))[-1])
-    return max(apart / 4, SMALLEST_UNIT * length)
+    # In units of |w|: where votes hardly separate the classes, margins still have a width.
+    return max(apart / 4, 0.02 * length)
 
 
 def faults(model: CascadeModel) -> Mapping[str, list[str]]:
@@ -296,7 +291,7 @@ def _impossible_statistics(model: CascadeModel) -> Iterator[str]:
                     continue
                 if not statistics.is_possible(statistics):
                     yield f"stage {number}, {what} {name}: counts that no samples can have"
-                elif _least_eigenvalue(statistics.scatter) < -NEGATIVE_EIGENVALUE:
+                elif _least_eigenvalue(statistics.scatter) < -1e-9:  # the rounding of float64 may leave less
                     yield f"stage {number}, {what} {name}: scatter is not positive semidefinite"
 
 
@@ -322,7 +317,7 @@ def _wrong_weights(model: CascadeModel) -> Iterator[str]:
         b = degrees_of_freedom(positive.n, negative.n, stage.criterion) * (positive.mean - negative.mean)
         scale = np.abs(A).max() * np.abs(run.coef).max() * len(b) + np.abs(b).max()
         residual = np.abs(A @ run.coef - b).max()
-        if not residual <= RESIDUAL * scale:
+        if not residual <= 1e-8 * scale:  # what the rounding of float64 may leave
             yield f"stage {number}: residual {residual / scale if scale else residual:.2g} of the weights"
 
 

@@ -300,9 +300,6 @@ GIVEN_UP = 0.001
 LOSS = 0.002
 # What a scan sees of an object between two places, scales and angles, and through a worse camera.
 VARIED = Variations(shift=0.03, scale=0.06, angle=7.0, noise=0.4, blur=1.0, mirror=False)
-# Variations to aim for, and the most of one positive: the lowest partial sums are those of few samples.
-WANTED = 8000
-MOST_COPIES = 8
 # Pixels around a patch, as a share of its side, for windows that are moved, larger or turned.
 RIM = 0.25
 
@@ -340,7 +337,8 @@ def varied(positives: Patches, window: tuple[int, int], seed: int = 0) -> Patche
     (24, 12, 10)
     """
     (height, width), rng = window, np.random.default_rng([seed, 3])
-    copies = min(max(-(-WANTED // len(positives)), 1), MOST_COPIES)
+    # Variations to aim for, and the most of one positive: the lowest partial sums are those of few samples.
+    copies = min(max(-(-8000 // len(positives)), 1), 8)
     rim = max(round(RIM * max(window)), 1)
     box = rim, rim, rim + width, rim + height
     return np.concatenate(

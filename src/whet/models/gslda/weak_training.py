@@ -62,10 +62,6 @@ def _checked(weights: Floats, n: int) -> Floats:
     return weights
 
 
-# Values a task of stump training: two milliseconds of work, far more than to hand it to a thread.
-SAMPLES_AT_ONCE = 1_000_000
-
-
 @dataclass(frozen=True, eq=False)
 class SortedFeatures:
     """Feature values in order (features, samples): sort once, train stumps under many weightings."""
@@ -92,7 +88,8 @@ class SortedFeatures:
             values, order = self.values[rows], self.order[rows]
             best_splits(values, order, signed, *totals, threshold[rows], polarity[rows], error[rows])
 
-        at_once = max(1, SAMPLES_AT_ONCE // self.values.shape[1])
+        # Values a task of stump training: two milliseconds of work, far more than to hand it to a thread.
+        at_once = max(1, 1_000_000 // self.values.shape[1])
         for_each_block(train, n_features, at_once)
         return Stumps(np.arange(n_features), threshold, polarity, error)
 
