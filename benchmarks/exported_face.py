@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from experiments.patches import train_detector
 from scripts.train_face import WINDOW, show, split_faces, split_images
 
 from benchmarks.measuring import cascade_model
@@ -19,7 +20,6 @@ from whet.models.gslda.integral import FeatureFamily
 from whet.models.gslda.pools import BlockPatternPool
 from whet.opencv.xml_writer import write_opencv
 from whet.training.config import TrainingConfig
-from whet.training.train import train_detector
 
 FAMILIES = {"Haar": HaarPool, "LBP": BlockPatternPool}
 CONFIG = TrainingConfig(

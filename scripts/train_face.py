@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from experiments.datasets import faces24, negative_images
 from experiments.mit_cmu import FACE_OFFSET
+from experiments.patches import train_detector
 from numpy.typing import NDArray
 
 from whet.corrections.reference import Reference
@@ -30,7 +31,6 @@ from whet.training.config import TrainingConfig
 from whet.training.gslda import CascadeTraining
 from whet.training.progress import Event, FitProgress, Mining
 from whet.training.samples import Positives
-from whet.training.train import train_detector
 from whet.training.validation import ScannedImages, held_out_reference
 from whet.training.windows import WindowChoice
 

@@ -3,6 +3,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from experiments.patches import train_detector
 from tests import crosses
 from tests.cascades import scan
 
@@ -21,7 +22,6 @@ from whet.opencv.xml_writer import write_opencv
 from whet.training.config import TrainingConfig
 from whet.training.gslda import pools_for
 from whet.training.progress import FitFinished
-from whet.training.train import train_detector
 
 WINDOW = (8, 8)
 

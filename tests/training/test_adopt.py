@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiments.patches import adopt_patches
 from PIL import Image
 from tests.cascades import textured
 from tests.samples import brighter_on_the_right
@@ -21,7 +22,7 @@ from whet.opencv import CascadeClassifier, write_opencv
 from whet.opencv.tree_cascade import stages_of
 from whet.opencv.xml_reader import read_opencv
 from whet.training import adopt as module
-from whet.training.adopt import FewNegativesWarning, adopt_from, adopt_patches, count_stages
+from whet.training.adopt import FewNegativesWarning, adopt_from, count_stages
 from whet.training.gslda import grey_backgrounds
 from whet.training.loop import FewPositivesWarning
 

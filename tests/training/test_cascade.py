@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from experiments.patches import prepare_patches
 from PIL import Image
 from tests.crosses import CONFIG, WINDOW, train_cascade, write_images
 from tests.crosses import crosses as objects
@@ -18,7 +19,7 @@ from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.pools import BlockPatternPool
 from whet.parallel.workers import Threads
 from whet.training.backgrounds import SkippedImagesWarning
-from whet.training.gslda import grey_backgrounds, prepare_patches
+from whet.training.gslda import grey_backgrounds
 from whet.training.preparation import split_images, split_in_runs
 from whet.training.progress import FitFinished
 

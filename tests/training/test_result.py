@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiments.patches import train_detector
 from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, train_cascade, write_images
 from tests.detectors import from_bytes, to_bytes
 
@@ -24,7 +25,6 @@ from whet.training.progress import (
     Mining,
     StopReason,
 )
-from whet.training.train import train_detector
 
 
 @pytest.fixture(scope="module")

@@ -474,18 +474,6 @@ def _no_result(*_: object) -> None:
 # --- Which images -----------------------------------------------------------------------------------------------------
 
 
-def usable_images(paths: Sequence[Path], window: Shape) -> list[Path]:
-    """The images that can be opened and are at least as large as the window; warns about the others.
-
-    This reads only headers: a truncated file is skipped later.
-    """
-    faults = image_faults(paths, window)
-    if faults:
-        first = "; ".join(list(faults.values())[:3])
-        warnings.warn(f"skipped {len(faults)} images: {first}", SkippedImagesWarning, stacklevel=3)
-    return [path for path in paths if path not in faults]
-
-
 def image_faults(paths: Sequence[Path], window: Shape, shapes: Mapping[Path, Shape] | None = None) -> dict[Path, str]:
     """The problems of images that cannot be opened or are smaller than the window, by their headers.
 

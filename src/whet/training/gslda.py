@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.errors import CannotSeparateError, CheckpointError, TrainingDataError
+from whet.errors import CannotSeparateError, CheckpointError
 from whet.evaluation.evaluation import image_interval, rate_interval
 from whet.images.boxes import BoxOffset
 from whet.images.pyramid import SCALE_FACTOR
@@ -21,10 +21,10 @@ from whet.models.gslda.fitting import GreedyLDA, StageGoal, StageLearner, StageV
 from whet.models.gslda.integral import FeatureFamily, IntegralStack
 from whet.models.gslda.pools import TRAINABLE
 from whet.parallel.workers import ALL_THREADS, Workers
-from whet.training.backgrounds import Backgrounds, BoxesByImage, Mined, MiningRule, usable_images
+from whet.training.backgrounds import Backgrounds, BoxesByImage, Mined, MiningRule
 from whet.training.config import TrainingConfig
 from whet.training.loop import FamilyTraining, FewPositivesWarning, Fitting, Training, check_objects, mean_megapixels
-from whet.training.preparation import Preparation, digest, prepare_windows
+from whet.training.preparation import Preparation
 from whet.training.progress import FitProgress, Rates, Stop, StopReason, TrainingResult
 from whet.training.samples import Positives, Windows
 from whet.training.validation import Fitted
@@ -350,38 +350,6 @@ def stop_by_mined(mined: Mined, config: TrainingConfig) -> Stop | None:
     )
 
 
-# --- From patches -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class PoolsTraining(CascadeTraining):
-    """Cascades of given pools of features, with a learner; None: `GreedyLDA`."""
-
-    pools: tuple[FeatureFamily, ...]
-    learner: StageLearner | None = None
-
-    def pools_of(self, prepared: Preparation) -> tuple[FeatureFamily, ...]:  # noqa: ARG002
-        """The given pools."""
-        return self.pools
-
-    def fitting(self, prepared: Preparation) -> CascadeFitting:
-        """A cascade of these pools."""
-        return CascadeFitting(prepared, self.pools, self.learner)
-
-    def fingerprint(self) -> dict[str, str]:
-        """A text for pools and learner, which a checkpoint must agree on."""
-        # The text of an object that is no dataclass would contain its address.
-        text = str(self.learner) if is_dataclass(self.learner) else type(self.learner).__qualname__
-        pools = "; ".join(f"{len(pool)} of {type(pool).__name__}, {digest(_columns(pool))}" for pool in self.pools)
-        return {"learner": text, "features": pools}
-
-
-def _columns(pool: FeatureFamily) -> list[object]:
-    # The fields only: other attributes may be a cache.
-    names = list(pool.__dataclass_fields__) if is_dataclass(pool) else sorted(vars(pool))
-    return [getattr(pool, name) for name in names]
-
-
 def given_window(window: tuple[int, int], box_offset: BoxOffset | None = None) -> WindowChoice:
     """The choice of a given window (height, width), which the object fills, or some part of it."""
     (height, width), aspect = window, window[1] / window[0]
@@ -400,40 +368,3 @@ def grey_backgrounds(
     """Images to take grey windows (height, width) from, outside of `excluded` boxes (n, 4)."""
     choice = given_window(window, box_offset)
     return Backgrounds(images, CascadeTraining(), choice, excluded, seed=seed, workers=workers)
-
-
-def prepare_patches(
-    pools: FeatureFamily | Sequence[FeatureFamily],
-    positives: Windows,
-    images: Sequence[Path],
-    config: TrainingConfig | None = None,
-    learner: StageLearner | None = None,
-    groups: NDArray[np.intp] | None = None,
-    excluded_boxes: BoxesByImage | None = None,
-) -> Preparation:
-    """Prepare the training of a cascade from patches: stages until it reaches `config.target_false_positive_rate`.
-
-    `positives` are patches (n, height, width) of the object, `images` files without it. `config.validation_share` of
-    both is held out; a run of neighbouring positives, and an image, is on one side only. Settings of the family gslda
-    apply, but for `features`. Positives with the same number in `groups` (n,) show one object: they stay on one side
-    and count as one. Images may contain the object inside `excluded_boxes` (m, 4): negatives are taken outside.
-    """
-    config = TrainingConfig() if config is None else config
-    pools = tuple(pools) if isinstance(pools, Sequence) else (pools,)
-    windows = {pool.window for pool in pools}
-    if len(windows) != 1:
-        raise ValueError(
-            f"got families for windows {sorted(windows)}; expected at least one family, all with one window"
-        )
-    height, width = windows.pop()
-    expected = f"expected uint8 patches of shape (n, {height}, {width}): cut and resize them to the window"
-    if not isinstance(positives, np.ndarray) or positives.dtype != np.uint8 or positives.shape[1:] != (height, width):
-        got = f"{positives.dtype} of shape {positives.shape}" if isinstance(positives, np.ndarray) else type(positives)
-        raise TrainingDataError(f"positives are {got}; {expected}")
-    if groups is not None and groups.shape != (len(positives),):
-        raise TrainingDataError(f"got groups of shape {groups.shape} for {len(positives)} positives; expected one each")
-    objects = np.arange(len(positives)) if groups is None else groups
-    choice = given_window((height, width))
-    usable = usable_images(images, choice.window)
-    family = PoolsTraining(pools, learner)
-    return prepare_windows(family, choice, Positives(positives, objects), usable, config, excluded_boxes)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.weak_fitting import best_cuts, best_splits, bin_rows, gap, middle, train_by_histogram, train_subsets
+from whet._kernels.weak_fitting import best_splits, train_by_histogram, train_subsets
 from whet.models.gslda.candidates import BitResponses, Responses, SampleLayout
 from whet.models.gslda.integral import FeatureFamily, IntegralStack
 from whet.models.gslda.weak_learners import MOST_CODES, Stumps, Subsets
@@ -120,75 +120,6 @@ def train_stumps(
     # n_pos * n_neg times the balanced error: whole numbers, so a weight of 3 is three copies to the last bit.
     scaled = np.where(is_positive, float(n_neg), float(n_pos)) * counts.astype(np.float64)
     return SortedFeatures.from_values(X).best_stumps(is_positive, scaled)
-
-
-# Features a task: the bins of 64 features on 10,000 samples are 640 kB, and one pass over them takes a millisecond.
-BINNED_AT_ONCE = 64
-
-
-@dataclass(frozen=True, eq=False)
-class BinnedFeatures:
-    """Bins (features, samples) of all features on patches, positives first: bin once, train under many weightings.
-
-    A byte a value: 10,000 features on 11,000 patches take 110 MB. `best_stump` finds the stump of least weighted error
-    of all features by histograms, as boosting needs it in each round.
-
-    >>> from whet.models.gslda.haar import HaarPool
-    >>> patches = np.random.default_rng(0).integers(0, 200, (40, 6, 6), dtype=np.uint8)
-    >>> patches[:20, :, 3:] += 50  # positives are brighter on the right
-    >>> binned = BinnedFeatures.from_patches(HaarPool.from_window((6, 6)), patches, np.arange(40) < 20)
-    >>> stump, right = binned.best_stump(np.full(40, 1 / 40))
-    >>> binned.pool.describe(stump.feature[0]), bool(right.mean() == 1 - stump.error[0])
-    (HaarFeature(kind='x2', x=0, y=0, width=6, height=5), True)
-    """
-
-    pool: FeatureFamily
-    stack: IntegralStack
-    layout: SampleLayout
-    bins: NDArray[np.uint8]
-    threads: int | None = None
-
-    @classmethod
-    def from_patches(
-        cls,
-        pool: FeatureFamily,
-        patches: NDArray[np.uint8],
-        is_positive: NDArray[np.bool_],
-        threads: int | None = None,
-    ) -> BinnedFeatures:
-        """Bin the values of all features of a pool on patches (samples, height, width)."""
-        layout = SampleLayout.from_labels(is_positive)
-        stack = IntegralStack.from_patches(patches[layout.order])
-        bins = np.empty((len(pool), len(layout)), dtype=np.uint8)
-
-        def work(rows: slice) -> None:
-            bin_rows(pool.take(rows).evaluate(stack), bins[rows])
-
-        for_each_block(work, len(pool), BINNED_AT_ONCE, threads)
-        return cls(pool, stack, layout, bins, threads)
-
-    def best_stump(self, weights: Floats) -> tuple[Stumps, NDArray[np.bool_]]:
-        """The stump of least error under weights (samples,), and which samples (samples,) it gets right.
-
-        Of equal features, the first. Thresholds lie in the middle of the gap between two bins.
-        """
-        ordered = weights[self.layout.order]
-        n, n_positive = len(self.bins), self.layout.n_positive
-        totals = float(ordered[:n_positive].sum()), float(ordered[n_positive:].sum())
-        signed = np.concatenate([ordered[:n_positive], -ordered[n_positive:]])
-        cut, polarity, error = np.zeros(n, np.uint8), np.ones(n, np.int8), np.empty(n)
-
-        def work(rows: slice) -> None:
-            best_cuts(self.bins[rows], signed, totals, cut[rows], polarity[rows], error[rows])
-
-        for_each_block(work, n, BINNED_AT_ONCE, self.threads)
-        best = int(np.flatnonzero(error <= error.min() + 1e-12)[0])  # the first of equals, up to rounding
-        values = self.pool.take(np.array([best])).evaluate(self.stack)
-        threshold = np.array([middle(*gap(values[0], self.bins[best], int(cut[best])))], dtype=np.float32)
-        stump = Stumps(np.array([best]), threshold, polarity[[best]], error[[best]])
-        right = np.empty(len(ordered), dtype=np.bool_)
-        right[self.layout.order] = stump.respond(values)[0] == (np.arange(len(ordered)) < n_positive)
-        return stump, right
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,9 +273,9 @@ def rounds(
 ) -> Iterator[tuple[int, float]]:
     """In each round the learner of least weighted error: its index, and its vote log((1 - e) / e).
 
-    The learners stay as they were trained under equal weights, so a round is one pass over the bits;
-    `retrained_rounds` trains anew in each. With `asymmetry` above 1 a missed positive costs that many
-    false positives, divided over `n_most` rounds, as in `AsymBoost`. With `balance` both classes start with one half of
+    The learners stay as they were trained under equal weights, so a round is one pass over the bits.
+    With `asymmetry` above 1 a missed positive costs that many false positives, divided over `n_most` rounds, as in
+    `AsymBoost`. With `balance` both classes start with one half of
     the weight, as Viola and Jones have it; without it all samples start with equal weights. Stops early at a learner
     without error, or if none is better than chance.
 
@@ -359,16 +290,6 @@ def rounds(
         return j, responses.row(j) == is_positive
 
     yield from boost(best, is_positive, n_most, asymmetry, balance)
-
-
-def retrained_rounds(
-    features: BinnedFeatures, n_most: int, asymmetry: float = 1.0, balance: bool = True
-) -> Iterator[tuple[Stumps, float]]:
-    """As `rounds`, as published: in each round, all stumps are trained anew under the weights of the samples.
-
-    Returns the stump of each round and its vote.
-    """
-    yield from boost(features.best_stump, features.layout.is_positive, n_most, asymmetry, balance)
 
 
 def boost(
