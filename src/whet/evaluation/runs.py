@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.arrays import Floats
 from whet.corrections.records import image_hash
 from whet.detector.detector import Detector
 from whet.detector.shape import DetectOptions, ScanOptions
@@ -91,7 +92,6 @@ RESAMPLES = 1000
 NONE_SEEN = -float(np.log(0.025))
 
 Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.response_bits import find_nearest, lowest_sums, stage_margins, vote
+from whet.arrays import Floats, Words
 
-Words = NDArray[np.uint64]
 Rows = NDArray[np.intp] | NDArray[np.bool_] | slice
 
 
@@ -103,8 +103,6 @@ def _padded(packed: NDArray[np.uint8]) -> Words:
     padded[:, : packed.shape[1]] = packed
     return padded.view(np.uint64)
 
-
-Floats = NDArray[np.float64]
 
 # Windows are grouped by the sums of the fourth powers of their scores, which then stay far from the largest float.
 # Leaves of OpenCV's cascades, in float32, reach 7e38.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.arrays import Pixels
 from whet.corrections.box_windows import ALIGNED, SAME, example_record
 from whet.corrections.records import Record, check_site, image_hash
 from whet.detector.base import setbacks
@@ -26,7 +27,6 @@ from whet.images.pyramid import Pyramid, WindowIndex, level_at
 from whet.io.annotations.annotation import AnnotatedImage, Boxes, Examples, check_disjoint
 from whet.parallel.workers import ALL_THREADS, Workers, lost_image
 
-Pixels = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 Progress = Callable[[float], None]
 

@@ -12,8 +12,8 @@ from threading import Lock
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whet.arrays import Pixels
 from whet.corrections.records import image_hash
 from whet.errors import UnknownItemError, UnreadableImageError
 from whet.io.files import printable
@@ -22,7 +22,6 @@ from whet.web.store import Store, StoredImage
 
 log = logging.getLogger(__name__)
 
-Pixels = NDArray[np.uint8]
 FileState = tuple[int, int] | None
 T = TypeVar("T")
 

@@ -9,6 +9,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.arrays import Boxes
 from whet.corrections.box_windows import SAME, SAME_PLACE
 from whet.evaluation.evaluation import match, sweep
 from whet.images.boxes import box_iou
@@ -29,8 +30,6 @@ from whet.web.schemas import (
 )
 from whet.web.store import Label, StoredImage
 from whet.web.workspace import Workspace
-
-Boxes = NDArray[np.float64]
 
 # Points of a curve that a page can show.
 MOST_POINTS = 400

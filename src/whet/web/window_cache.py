@@ -20,6 +20,7 @@ from threading import RLock
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.arrays import Floats, Indices
 from whet.corrections.box_windows import OBJECT_NEAR, SAME
 from whet.corrections.effects import (
     FARTHEST,
@@ -42,7 +43,7 @@ from whet.images.detections import Detections, FiredWindows, report
 from whet.images.pyramid import Level, Pyramid, Span, WindowIndex
 from whet.models.responses import Responses
 from whet.parallel.threads import for_each_block
-from whet.web.cached_windows import CachedImage, Everywhere, Floats, Indices, LiveWindows, ScoredState, is_same, merged
+from whet.web.cached_windows import CachedImage, Everywhere, LiveWindows, ScoredState, is_same, merged
 
 # Limits are lowered by this much, in units of margins, for the windows that are kept: a bit more than copies of a
 # missed object need (`OBJECT_NEAR`), so that objects just below the minimum score are covered.

@@ -21,14 +21,13 @@ from whet._kernels.response_bits import (
     unpack,
     weigh_rows,
 )
+from whet.arrays import Floats, Int64s
 from whet.lda.discriminant import Criterion
 from whet.lda.selection import Candidates, Scatter, rounds_of_blocks
 from whet.lda.statistics import BinaryStatistics
 from whet.models.gslda.integral import Indices
 from whet.parallel.threads import for_each_block
 from whet.parallel.workers import Held, Workers
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +91,6 @@ class SampleLayout:
         of_bits[self.bit_of] = weights
         return of_bits
 
-
-Int64s = NDArray[np.int64]
 
 # Rows a task: at 20,000 samples, 2,048 bit rows are 5 MB and one pass over them takes 0.4 ms, far more than
 # to hand them to a thread.

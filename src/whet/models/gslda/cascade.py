@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.window_scan import OPENCV_MIN_SIGMA
+from whet.arrays import Bools, Floats
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, check_combination
 from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate, RejectionThresholds, Rule
@@ -23,8 +24,6 @@ from whet.models.responses import Responses, Votes
 from whet.parallel.threads import for_each_block
 
 Patches = NDArray[np.uint8]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 # Statistics of the positives and of the negatives.
 ClassPair = tuple[BinaryStatistics, BinaryStatistics]
 

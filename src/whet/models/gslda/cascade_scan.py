@@ -29,6 +29,7 @@ from whet._kernels.window_scan import (
     scan_windows,
 )
 from whet._kernels.window_scan import WEIGHTS as FIRST_WEIGHT
+from whet.arrays import Int32s
 from whet.images.detections import FiredWindows
 from whet.images.pyramid import Level, Pyramid, Span, WindowIndex
 from whet.models.gslda.cascade import Cascade, Stage
@@ -37,8 +38,6 @@ from whet.models.gslda.pools import weak_type
 from whet.models.gslda.weak_learners import Stumps, Subsets, conditions_of
 from whet.models.responses import Votes
 from whet.parallel.threads import blocks, for_each_block
-
-Int32s = NDArray[np.int32]
 
 # A pattern has 4 x 4 corners, a Haar feature up to 9, three rectangles 12.
 CORNERS = 16

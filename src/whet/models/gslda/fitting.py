@@ -14,13 +14,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.arrays import Bools, Indices
 from whet.errors import CannotSeparateError
 from whet.images.pyramid import Pixels, resized
 from whet.lda import thresholds
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, check_combination
 from whet.lda.thresholds import Rate, RejectionThresholds, calibrate_rate, quantile_threshold
 from whet.models.gslda.candidates import Responses, class_statistics
-from whet.models.gslda.cascade import AT_ONCE, Bools, Cascade, LearningStage, Patches, Stage, TrainedStage
+from whet.models.gslda.cascade import AT_ONCE, Cascade, LearningStage, Patches, Stage, TrainedStage
 from whet.models.gslda.integral import FeatureFamily, IntegralStack
 from whet.models.gslda.weak_learners import Stumps, Subsets
 from whet.models.gslda.weak_training import rounds, train_weak_learners
@@ -90,9 +91,6 @@ class StageValidation:
         self.detection_rate = float((positives > vote.threshold).mean())
         self.false_positive_rate = float((scores[~self._is_positive] > vote.threshold).mean())
         return self.false_positive_rate <= self.goal.false_positive_rate
-
-
-Indices = NDArray[np.intp]
 
 
 @dataclass(eq=False)

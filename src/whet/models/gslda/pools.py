@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.pixel_sums import block_codes, corner_values
+from whet.arrays import Int32s
 from whet.models.contract import Area
 from whet.models.gslda.haar import HaarPool, boxes, check_boxes
 from whet.models.gslda.integral import (
@@ -28,8 +29,6 @@ from whet.models.gslda.integral import (
     check_window,
 )
 from whet.models.gslda.weak_learners import LeafPool, Leaves, Stumps, Subsets, WeakLearners, conditions_of
-
-Int32s = NDArray[np.int32]
 
 RECTANGLES = 3
 CORNERS = 4 * RECTANGLES

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.pixel_sums import respond_one
+from whet.arrays import Floats
 from whet.models.gslda.integral import Columns, ColumnTypes, FeatureFamily, Indices, IntegralStack, ScannedFamily
 
 Ints = NDArray[np.intp]
-Floats = NDArray[np.float64]
 
 # Codes are bytes, and a subset has a bit for each: families with fewer codes leave some of them unused.
 MOST_CODES = 256

@@ -14,14 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.weak_fitting import best_splits, train_by_histogram, train_subsets
+from whet.arrays import Floats, Words
 from whet.models.gslda.candidates import BitResponses, Responses, SampleLayout
 from whet.models.gslda.integral import FeatureFamily, IntegralStack
 from whet.models.gslda.weak_learners import MOST_CODES, Stumps, Subsets
 from whet.parallel.threads import DEFAULT_MAX_MEMORY, blocks, for_each_block, within_budget
 from whet.parallel.workers import ALL_THREADS, Workers
-
-Floats = NDArray[np.float64]
-Words = NDArray[np.uint64]
 
 
 class ClassWeights(NamedTuple):
