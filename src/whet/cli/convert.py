@@ -195,8 +195,10 @@ def adopt(
     with nothing_changed_on_ctrl_c(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         source = inputs.AnnotationOptions(format, images, class_, split)
-        given = inputs.read_training_input(source, annotations, positives, negatives, None, quiet=quiet)
-        examples, made_by = given.examples, options.provenance("adopt")
+        examples, _, was_skipped = inputs.read_training_input(
+            source, annotations, positives, negatives, None, quiet=quiet
+        )
+        made_by = options.provenance("adopt")
         shape = shape_warning(examples.boxes, detector.window) if examples.n_objects else None
         if shape is not None:
             warn(f"Warning: {shape}; see its boxes with whet detect CASCADE IMAGE --draw DIR")
@@ -223,7 +225,7 @@ def adopt(
         say(f"Wrote {target}")
         say(f"Next: whet learn {target} --negatives IMAGES, or whet export {target} OUT.xml")
     exit_if_skipped([*map(str, examples.unread)], len(examples.images) + len(examples.unread))
-    if given.is_incomplete or inputs.skipped(run.problems):
+    if was_skipped or inputs.skipped(run.problems):
         raise typer.Exit(options.ExitCode.SOME_SKIPPED)
 
 

@@ -151,26 +151,21 @@ class Votes:
         coef: list[Floats],
         threshold: list[float],
         rejection: list[Floats | None],
-        units: Floats | None = None,
         first_scoring: int = 0,
-        has_units: bool = True,
     ) -> Votes:
         """Votes of stages with weights (T,), a threshold and thresholds (T,) after each weak learner, or None.
 
-        The unit of a stage is the length of its weights, summed in order, unless it is given.
+        The unit of a stage is the length of its weights, summed in order.
         """
         limits = []
         for weights, least, partial in zip(coef, threshold, rejection, strict=True):
             of_stage = np.full(len(weights), -np.inf) if partial is None else partial.copy()
             of_stage[-1] = max(of_stage[-1], least)
             limits.append(of_stage)
-        if units is None:
-            with np.errstate(over="ignore"):  # `check` refuses such weights
-                units = np.array([np.sqrt(np.cumsum(weights * weights)[-1]) for weights in coef])
+        with np.errstate(over="ignore"):  # `check` refuses such weights
+            units = np.array([np.sqrt(np.cumsum(weights * weights)[-1]) for weights in coef])
         ends = np.cumsum([len(weights) for weights in coef])
-        return cls(
-            np.concatenate(coef), ends, np.array(threshold), np.concatenate(limits), units, first_scoring, has_units
-        )
+        return cls(np.concatenate(coef), ends, np.array(threshold), np.concatenate(limits), units, first_scoring)
 
     @property
     def n_weak(self) -> int:

@@ -242,7 +242,7 @@ def draw_caption(text: str, width: int, lines: int | None = None) -> Pixels:
     return np.asarray(strip)
 
 
-def side_by_side(images: Sequence[Pixels], captions: Sequence[str], gap: int = 12) -> Pixels:
+def side_by_side(images: Sequence[Pixels], captions: Sequence[str]) -> Pixels:
     """Images of one height in a row, each with a caption above it.
 
     >>> side_by_side([np.zeros((20, 100, 3), np.uint8)] * 2, ["before", "after"]).shape[1]
@@ -251,7 +251,7 @@ def side_by_side(images: Sequence[Pixels], captions: Sequence[str], gap: int = 1
     columns = []
     for image, caption in zip(images, captions, strict=True):
         columns.append(np.concatenate([draw_caption(caption, image.shape[1], lines=1), image]))
-    space = np.full((len(columns[0]), gap, 3), 255, dtype=np.uint8)
+    space = np.full((len(columns[0]), 12, 3), 255, dtype=np.uint8)
     return np.concatenate([columns[0], *(part for column in columns[1:] for part in (space, column))], axis=1)
 
 

@@ -192,10 +192,9 @@ def prepare(
     config: TrainingConfig,
     progress: Callable[[str, float], None] = lambda *_: None,
     workers: Workers = ALL_THREADS,
-    found: Annotations | None = None,
 ) -> Preparation:
     """The same for one window for all boxes."""
-    (part,) = prepare_class(replace(config, shapes=1), progress, workers, found).parts
+    (part,) = prepare_class(replace(config, shapes=1), progress, workers).parts
     return part
 
 

@@ -307,16 +307,14 @@ def pruned(
     positives: Patches,
     min_sigma: float,
     *,
-    given_up: float = GIVEN_UP,
-    loss: float = LOSS,
     seed: int = 0,
 ) -> tuple[TrainedStage, ...]:
     """Stages whose rejection thresholds keep what the whole cascade accepts; `positives` are (n, height, width).
 
     A stage alone has to keep every positive that it accepts. Those that a later stage rejects are lost anyway, so only
     variations of the positives that pass all stages count here, as in the pruning of Zhang and Viola (2007). The share
-    `given_up` of these would keep thresholds low for all others. The rest has the slack of
-    `RejectionThresholds.calibrated` with this `loss`. No threshold becomes lower, nor does that of a stage. Stages that
+    `GIVEN_UP` of these would keep thresholds low for all others. The rest has the slack of
+    `RejectionThresholds.calibrated` with `LOSS`. No threshold becomes lower, nor does that of a stage. Stages that
     count for the score, those without rejection thresholds, and those with fixed weights stay as they are.
     """
     window = stages[0].features.window
@@ -324,7 +322,7 @@ def pruned(
     patches = varied(positives, window, seed)
     blocks = [patches[start : start + AT_ONCE] for start in range(0, len(patches), AT_ONCE)]
     accepted = np.concatenate([cascade.accepts(block) for block in blocks])
-    early = [_pruned(stage, blocks, accepted, given_up, loss) for stage in stages[: cascade.first_scoring]]
+    early = [_pruned(stage, blocks, accepted) for stage in stages[: cascade.first_scoring]]
     return *early, *stages[cascade.first_scoring :]
 
 
@@ -344,15 +342,13 @@ def varied(positives: Patches, window: tuple[int, int], seed: int = 0) -> Patche
     )
 
 
-def _pruned(
-    stage: TrainedStage, blocks: Sequence[Patches], accepted: Bools, given_up: float, loss: float
-) -> TrainedStage:
+def _pruned(stage: TrainedStage, blocks: Sequence[Patches], accepted: Bools) -> TrainedStage:
     if not isinstance(stage, LearningStage) or stage.rejection is None:
         return stage
     sums = np.concatenate([stage.run().partial_sums(IntegralStack.from_patches(block)) for block in blocks], axis=1)
     kept = accepted.copy()
-    kept[accepted] = worth_keeping(sums[:, accepted], given_up)
-    tight = RejectionThresholds.calibrated(sums[:, kept], sums[:, ~kept], stage.discriminant(), loss, with_last=True).z
+    kept[accepted] = worth_keeping(sums[:, accepted], GIVEN_UP)
+    tight = RejectionThresholds.calibrated(sums[:, kept], sums[:, ~kept], stage.discriminant(), LOSS, with_last=True).z
     rule = Rate(max(stage.rule.z, float(tight[-1]))) if isinstance(stage.rule, Rate) else stage.rule
     tight[-1] = -np.inf
     return replace(stage, rule=rule, rejection=RejectionThresholds(np.maximum(stage.rejection.z, tight)))
