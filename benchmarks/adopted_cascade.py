@@ -24,6 +24,7 @@ from typing import Any
 import cv2
 import numpy as np
 from experiments.datasets import LFW_FACE, lfw_images, negative_images
+from experiments.patches import adopt_patches
 from experiments.report import versions
 from numpy.typing import NDArray
 
@@ -44,8 +45,7 @@ from benchmarks.pasted_faces import scenes
 from whet.detector.base import DEFAULT_POINT
 from whet.detector.detector import Detector
 from whet.io.image_files import read_grey
-from whet.models.gslda.rejection import Variations
-from whet.training.adopt import adopt_patches
+from whet.models.gslda.fitting import Variations
 
 CORRECTED = 20
 WINDOWS = 10  # variations of each face

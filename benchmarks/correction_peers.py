@@ -14,10 +14,9 @@ from whet.corrections.records import image_hash
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.images.boxes import box_iou
-from whet.images.grouping import report
+from whet.images.detections import report
 from whet.images.pyramid import Pyramid
-from whet.models.gslda.cascade_model import CascadeModel
-from whet.models.gslda.example_counts import ExampleCounts
+from whet.models.gslda.cascade_model import CascadeModel, ExampleCounts
 
 # The margin, in units of |w|, that SGD goes for.
 MARGIN = 0.2

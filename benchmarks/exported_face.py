@@ -11,15 +11,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from experiments.patches import train_detector
 from scripts.train_face import WINDOW, show, split_faces, split_images
 
 from benchmarks.measuring import cascade_model
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.integral import FeatureFamily
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 from whet.opencv.xml_writer import write_opencv
 from whet.training.config import TrainingConfig
-from whet.training.train import train_detector
 
 FAMILIES = {"Haar": HaarPool, "LBP": BlockPatternPool}
 CONFIG = TrainingConfig(

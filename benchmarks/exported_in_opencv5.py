@@ -31,7 +31,7 @@ from whet.images.pyramid import Pyramid
 from whet.io.image_files import read_grey
 from whet.models.gslda.cascade import Cascade
 from whet.models.gslda.haar import HaarPool
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 from whet.opencv import CascadeClassifier, write_opencv
 from whet.opencv.xml_writer import Exported
 

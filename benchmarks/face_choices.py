@@ -24,8 +24,7 @@ import whet
 from benchmarks.measuring import cascade_model
 from benchmarks.pasted_faces import Scene, scenes
 from whet.evaluation.evaluation import Evaluation, evaluate_detections
-from whet.images.detections import FiredWindows
-from whet.images.grouping import Grouping, group_windows
+from whet.images.detections import FiredWindows, Grouping, group_windows
 from whet.images.pyramid import Pyramid
 from whet.models.gslda.cascade import Cascade
 from whet.models.gslda.cascade_scan import scan_images, scan_pyramid

@@ -21,7 +21,7 @@ from experiments.report import versions
 from benchmarks.measuring import cascade_model
 from whet.detector.storage import load
 from whet.errors import DataNotFoundError
-from whet.images.grouping import GROUPING, Grouping
+from whet.images.detections import GROUPING, Grouping
 from whet.models.gslda.cascade import Cascade
 
 FALSE_POSITIVES = (10, 15, 20, 26, 35, 50, 60, 69, 100, 107, 150, 200)

@@ -42,7 +42,7 @@ from PIL import Image
 
 import whet
 from benchmarks.measuring import HD, VGA, cascade_model
-from whet.images.grouping import report
+from whet.images.detections import report
 from whet.images.pyramid import Pyramid
 from whet.io.image_files import read_grey
 from whet.models.gslda.cascade_scan import COARSE, scan_images, scan_pyramid

@@ -43,7 +43,7 @@ from benchmarks.few_examples import _test, choose_images, train_part
 from benchmarks.objects import SETS, test_part
 from whet.detector.base import RefitSettings
 from whet.detector.detector import Detector
-from whet.evaluation.curves import Curve
+from whet.evaluation.evaluation import Curve
 from whet.evaluation.runs import EvaluationRun, evaluate
 from whet.images.boxes import box_iou, intersection_over_first
 from whet.io.annotations.annotation import AnnotatedImage, Annotations, Examples

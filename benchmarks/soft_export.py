@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
 import numpy as np
+from experiments.patches import train_detector
 from experiments.report import versions
 from scripts.train_face import WINDOW, split_faces, split_images
 
@@ -31,7 +32,6 @@ from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.integral import FeatureFamily
 from whet.opencv.xml_writer import EarlyExits
 from whet.training.config import TrainingConfig
-from whet.training.train import train_detector
 
 FACES, FEATURES, STAGES = 2000, 4000, 5
 

@@ -46,8 +46,7 @@ from whet.images.boxes import box_iou
 from whet.images.pyramid import resized
 from whet.io.image_files import read_grey
 from whet.models.gslda import cascade_scan as scan
-from whet.tracking.self_training import SelfTraining
-from whet.tracking.tracker import Tracker
+from whet.tracking.tracker import SelfTraining, Tracker
 
 GreyImages = list[NDArray[np.uint8]]
 

@@ -21,12 +21,10 @@ from experiments.random_windows import windows_of_images
 from whet.detector.base import DetectorBase
 from whet.detector.state import count_patches
 from whet.lda.discriminant import DEFAULT_RIDGE, OnlineDiscriminant
-from whet.models.gslda.cascade import Cascade
-from whet.models.gslda.cascade_model import CascadeModel
-from whet.models.gslda.example_counts import ExampleCounts
+from whet.models.gslda.cascade import AT_ONCE, Cascade, LearningStage, Stage
+from whet.models.gslda.cascade_model import CascadeModel, ExampleCounts
 from whet.models.gslda.fitting import GreedyLDA, StageGoal, StageValidation
 from whet.models.gslda.haar import HaarPool
-from whet.models.gslda.stage import AT_ONCE, LearningStage, Stage
 from whet.models.gslda.weak_training import train_weak_learners
 from whet.parallel.threads import for_each_block
 from whet.training.gslda import FEWEST

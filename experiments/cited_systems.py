@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from whet._kernels.jit import kernel
 from whet._kernels.weak_fitting import log_ratio, log_ratios, weight_for_next
 from whet.estimators.baselines import AdaBoost, BoostedVote, OnlineBoosting, StumpTrainer
-from whet.estimators.two_classes import OnlineClassifier
+from whet.estimators.gslda import OnlineClassifier
 from whet.models.gslda.weak_learners import Stumps
 
 Floats = NDArray[np.float64]

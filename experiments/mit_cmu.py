@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from experiments import datasets
 from whet.errors import DataNotFoundError
-from whet.evaluation.curves import Curve
-from whet.evaluation.evaluation import Evaluation, evaluate_detections
+from whet.evaluation.evaluation import Curve, Evaluation, evaluate_detections
 from whet.images.boxes import BoxOffset
-from whet.images.grouping import GROUPING, Grouping, report
+from whet.images.detections import GROUPING, Grouping, report
 from whet.images.pyramid import SCALE_FACTOR, Pyramid
 from whet.io.image_files import read_grey
 from whet.models.gslda.cascade import Cascade
@@ -152,7 +151,7 @@ class Trial:
 def faces_at(curve: Curve, false_positives: Sequence[int]) -> list[int]:
     """Most faces found with at most each number of false positives.
 
-    >>> from whet.evaluation.curves import sweep
+    >>> from whet.evaluation.evaluation import sweep
     >>> faces_at(sweep([3.0, 2.0, 1.0], [1, 0, 1], n_truths=2, n_images=1), [0, 1])
     [1, 2]
     """

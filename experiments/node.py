@@ -22,9 +22,9 @@ from experiments.report import Report, Run, draw_curve
 from experiments.single_stage import PAPER_RIDGE
 from experiments.table import Size
 from whet.lda.discriminant import DEFAULT_RIDGE
+from whet.models.gslda.cascade import LearningStage
 from whet.models.gslda.fitting import GreedyLDA
 from whet.models.gslda.haar import HaarPool
-from whet.models.gslda.stage import LearningStage
 from whet.models.gslda.weak_training import train_weak_learners
 from whet.plots import figure as figures
 

@@ -22,10 +22,10 @@ from experiments.random_windows import windows_of_images
 from experiments.report import Report, Run, draw_curve
 from experiments.table import Size
 from whet.models.gslda.candidates import Responses
+from whet.models.gslda.cascade import LearningStage
 from whet.models.gslda.fitting import GreedyLDA, train_stage
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.stage import LearningStage
 from whet.models.gslda.weak_learners import Stumps, Subsets
 from whet.models.gslda.weak_training import train_weak_learners
 from whet.plots import figure as figures

@@ -20,7 +20,7 @@ from experiments.mit_cmu import Boxes, Convention, GreyImage, Trial, faces_at
 from experiments.report import Progress, silent
 from experiments.single_stage import BestWindows
 from whet.errors import MissingExtraError
-from whet.evaluation.curves import Curve
+from whet.evaluation.evaluation import Curve
 
 NAMES = ("frontalface_default", "frontalface_alt", "frontalface_alt2")
 FACTORS = (1.1, 1.2)

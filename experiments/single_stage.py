@@ -25,20 +25,19 @@ from experiments.datasets import LFW_FACE, faces24, negative_images
 from experiments.face_samples import WINDOW, inner_faces, mirrored
 from experiments.mining import Miner
 from experiments.random_windows import windows_of_images
-from whet._kernels.window_sums import OPENCV_MIN_SIGMA
+from experiments.retrained_stumps import BinnedFeatures, retrained_rounds
+from whet._kernels.window_scan import OPENCV_MIN_SIGMA
 from whet.images.boxes import BoxOffset, box_iou
 from whet.images.detections import FiredWindows
 from whet.images.pyramid import Pyramid, WindowIndex
 from whet.lda.discriminant import OnlineDiscriminant
-from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade import Cascade, LearningStage, Stage, TrainedStage
 from whet.models.gslda.cascade_scan import scan_pyramid
 from whet.models.gslda.fitting import Boosting, GreedyLDA, StageLearner, train_stage
 from whet.models.gslda.haar import HaarPool
-from whet.models.gslda.stage import LearningStage, Stage, TrainedStage
-from whet.models.gslda.stump_boosting import retrained_rounds
 from whet.models.gslda.weak_learners import Stumps
-from whet.models.gslda.weak_training import BinnedFeatures, train_weak_learners
-from whet.tracking.self_training import MIN_SCORE_SHARE, Guard, Health, SelfTraining
+from whet.models.gslda.weak_training import train_weak_learners
+from whet.tracking.tracker import MIN_SCORE_SHARE, Guard, Health, SelfTraining
 
 Boxes = NDArray[np.float64]
 GreyImage = NDArray[np.uint8]

@@ -24,11 +24,10 @@ from experiments.single_stage import FACE_OFFSET, IOU, BestWindows, overlaps
 from experiments.table import Size
 from whet.detector.storage import load
 from whet.images.boxes import BoxOffset
-from whet.images.grouping import group_windows
+from whet.images.detections import group_windows
 from whet.io.image_files import read_grey
 from whet.plots import figure as figures
-from whet.tracking.self_training import SelfTraining
-from whet.tracking.tracker import TrackedFrame, Tracker
+from whet.tracking.tracker import SelfTraining, TrackedFrame, Tracker
 
 N_FRAMES = {"small": 40, "paper": None}
 RATE, REPORTED, PEERS = "frames in which the face is found", "as reported", "peers"

@@ -19,9 +19,8 @@ from experiments.datasets import DigitPair, usps_pair
 from experiments.report import Report, Run, draw_curve
 from experiments.table import Size
 from whet.estimators.baselines import OnlineBoosting
-from whet.estimators.gslda import GSLDA, StumpError
+from whet.estimators.gslda import GSLDA, StumpError, TwoClassClassifier
 from whet.estimators.online_gslda import OnlineGSLDA
-from whet.estimators.two_classes import TwoClassClassifier
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.plots import figure as figures
 

@@ -49,12 +49,12 @@ from experiments.single_stage import (
     train_stages,
 )
 from experiments.table import Size
-from whet.evaluation.matching import Label, match
+from whet.evaluation.evaluation import Label, match
 from whet.images.boxes import BoxOffset, box_iou
 from whet.images.detections import FiredWindows
 from whet.images.pyramid import Pyramid
 from whet.io.image_files import read_grey
-from whet.models.gslda.stage import LearningStage, Stage, TrainedStage
+from whet.models.gslda.cascade import LearningStage, Stage, TrainedStage
 from whet.plots import figure as figures
 from whet.plots.drawing import FALSE_POSITIVE, FOUND, draw_boxes, save_image
 

@@ -15,23 +15,22 @@ from pathlib import Path
 import numpy as np
 from experiments.datasets import faces24, negative_images
 from experiments.mit_cmu import FACE_OFFSET
+from experiments.patches import train_detector
 from numpy.typing import NDArray
 
 from whet.corrections.reference import Reference
 from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.detector.storage import load
-from whet.evaluation.curves import operating_point
-from whet.evaluation.evaluation import evaluate_detections
+from whet.evaluation.evaluation import evaluate_detections, operating_point
 from whet.models.gslda.cascade_model import CascadeModel
 from whet.models.gslda.haar import HaarPool
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 from whet.training.backgrounds import Backgrounds
 from whet.training.config import TrainingConfig
 from whet.training.gslda import CascadeTraining
 from whet.training.progress import Event, FitProgress, Mining
 from whet.training.samples import Positives
-from whet.training.train import train_detector
 from whet.training.validation import ScannedImages, held_out_reference
 from whet.training.windows import WindowChoice
 

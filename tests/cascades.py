@@ -3,17 +3,15 @@
 import numpy as np
 
 from tests.opencv_files import random_rectangles
-from whet.images.grouping import report
+from whet.images.detections import report
 from whet.images.pyramid import Pyramid, resized
-from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade import Cascade, Stage
 from whet.models.gslda.cascade_model import CascadeModel
 from whet.models.gslda.cascade_scan import scan_images
 from whet.models.gslda.fitting import train_stage
 from whet.models.gslda.haar import HaarKind, HaarPool
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.lbp import BlockPatternPool
-from whet.models.gslda.rectangles import RectanglePool
-from whet.models.gslda.stage import Stage
+from whet.models.gslda.pools import BlockPatternPool, RectanglePool
 from whet.models.gslda.weak_learners import LeafPool, Leaves, Stumps, Subsets, conditions_of
 
 

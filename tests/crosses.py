@@ -4,12 +4,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from experiments.patches import prepare_patches
 from PIL import Image
 
 from whet.models.gslda.haar import HaarPool
 from whet.parallel.workers import ALL_THREADS
 from whet.training.config import TrainingConfig
-from whet.training.gslda import prepare_patches
 from whet.training.loop import Training
 
 WINDOW = (12, 12)

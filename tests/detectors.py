@@ -12,11 +12,10 @@ from whet.detector.base import DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.images.boxes import box_iou
 from whet.models.gslda.cascade import Cascade
-from whet.models.gslda.cascade_model import CascadeModel
-from whet.models.gslda.example_counts import ExampleCounts, learning_sizes
+from whet.models.gslda.cascade_model import CascadeModel, ExampleCounts, learning_sizes
 from whet.models.gslda.fitting import GreedyLDA, StageGoal, train_stage
 from whet.models.gslda.haar import HaarPool
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 
 WINDOW = (10, 8)
 PROVENANCE = Provenance("drawn by the tests", "CC0-1.0", "pytest", {"detection_rate": 0.9}, {"seed": 7})

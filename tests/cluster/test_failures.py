@@ -18,8 +18,8 @@ from whet.evaluation.runs import detect_many
 from whet.parallel import workers as module
 from whet.parallel.workers import Cluster, Threads, connect, lost_image
 from whet.training.backgrounds import Backgrounds, SkippedImagesWarning
-from whet.training.families import training_of
 from whet.training.gslda import grey_backgrounds
+from whet.training.loop import training_of
 
 distributed = pytest.importorskip("distributed", reason="a cluster needs pip install 'whet[dask]'")
 pytestmark = pytest.mark.slow
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.slow
 POISON = """
 import os
 from whet.io.image_files import read_grey
-from whet.training import families
-families.read_grey = lambda path: os._exit(1) if path.name == "3.png" else read_grey(path)
+from whet.training import loop
+loop.read_grey = lambda path: os._exit(1) if path.name == "3.png" else read_grey(path)
 """
 
 

@@ -11,12 +11,12 @@ from tests.channels import colourful, random_trees
 from tests.detectors import bull_base, bull_scene, judged_base
 
 from whet._kernels.response_bits import find_nearest, lower_until
-from whet.corrections.effects import Corrected
-from whet.corrections.rule import (
+from whet.corrections.effects import (
     FEWEST_GUARDS,
     LEAST_REACH,
     MOST_REACH,
     UNKNOWN,
+    Corrected,
     Distances,
     KnownWindows,
     decide,

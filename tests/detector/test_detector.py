@@ -18,8 +18,7 @@ from whet.errors import (
     ModelFileError,
     UnreadableImageError,
 )
-from whet.evaluation.curves import operating_point
-from whet.evaluation.evaluation import evaluate_detections
+from whet.evaluation.evaluation import evaluate_detections, operating_point
 from whet.images.boxes import BoxOffset, box_iou
 
 WIDER = BoxOffset(-0.1, -0.2, 1.1, 1.25)

@@ -8,9 +8,9 @@ from whet.detector.base import DetectorBase, Provenance
 from whet.detector.detector import Detector
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate, bayes_crossing
+from whet.models.gslda.cascade import LearningStage
 from whet.models.gslda.cascade_model import CascadeModel
 from whet.models.gslda.fitting import train_stage
-from whet.models.gslda.stage import LearningStage
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from whet.errors import CannotUnlearnError, ModelFileError
 from whet.images.boxes import BoxOffset
 from whet.io import files as atomic_file
 from whet.lda.thresholds import Asymmetric, Rate
+from whet.models.gslda.cascade import LearningStage
 from whet.models.gslda.cascade_model import CascadeModel
-from whet.models.gslda.stage import LearningStage
 
 
 def taught(n=60, seed=1, **options):

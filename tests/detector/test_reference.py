@@ -29,7 +29,7 @@ from whet.detector.storage import load
 from whet.errors import WorseEstimateWarning
 from whet.images.pyramid import Pyramid
 from whet.models.responses import Responses
-from whet.tracking.next_frame import scan_near
+from whet.tracking.tracker import scan_near
 
 # Corrections of the small detector cost recall, on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::whet.errors.WorseEstimateWarning")

@@ -223,7 +223,7 @@ def test_a_crop_has_the_object_where_it_says(images):
     crop = Crop.cut(OBJECT, bytes(32), pixels, box, box + np.array([-4, -4, 4, 4]), (32, 64))
     (x1, y1, x2, y2) = np.rint(crop.local(box[None])[0]).astype(int)
     inside = crop.pixels()[y1:y2, x1:x2].astype(float)
-    from whet.images.cutting import cut_box
+    from whet.images.boxes import cut_box
 
     wanted = cut_box(pixels, box, inside.shape[:2]).astype(float)
     assert abs(inside - wanted).mean() < 12

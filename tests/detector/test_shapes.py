@@ -13,8 +13,7 @@ from whet.detector.detector import Detector, detect_bases, divide_boxes, nearest
 from whet.detector.shape import DEFAULTS, ShapeDetector
 from whet.errors import BoxError, RecordError, SeveralClassesError, UnknownClassError, WorseEstimateWarning
 from whet.images.boxes import box_iou, intersection_over_first
-from whet.images.detections import Detections
-from whet.images.grouping import group_shapes, merge_shapes
+from whet.images.detections import Detections, group_shapes, merge_shapes
 from whet.io.annotations.annotation import AnnotatedImage
 
 

@@ -9,7 +9,7 @@ from tests.samples import correlated_stumps
 
 from whet.lda.selection import Scatter, forward, rounds
 from whet.lda.statistics import BinaryStatistics
-from whet.models.gslda import stump_boosting as bit_boosting
+from whet.models.gslda import weak_training as bit_boosting
 from whet.models.gslda.candidates import BitResponses, Responses, class_statistics
 from whet.parallel.workers import Threads
 

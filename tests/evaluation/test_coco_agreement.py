@@ -22,8 +22,7 @@ from PIL import Image
 
 from whet.detector.storage import load
 from whet.errors import DataNotFoundError
-from whet.evaluation.evaluation import evaluate_detections
-from whet.evaluation.matching import Label
+from whet.evaluation.evaluation import Label, evaluate_detections
 from whet.images.boxes import box_iou
 from whet.io.image_files import as_grey, read_grey
 

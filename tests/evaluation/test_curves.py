@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.evaluation import slow_twins
 
-from whet.evaluation.curves import (
+from whet.evaluation.evaluation import (
     average_precision,
     log_average_miss_rate,
     operating_point,

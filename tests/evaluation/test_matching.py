@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.evaluation import slow_twins
 from tests.evaluation.images import images
 
-from whet.evaluation.matching import match
+from whet.evaluation.evaluation import match
 
 LEFT, RIGHT = [0, 0, 10, 10], [20, 0, 30, 10]
 CROWD = [50, 0, 150, 100]

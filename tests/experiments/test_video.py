@@ -22,7 +22,7 @@ from whet.images.pyramid import WindowIndex
 from whet.io.image_files import read_grey
 from whet.models.gslda.fitting import train_stage
 from whet.models.gslda.haar import HaarPool
-from whet.tracking.self_training import Guard, Health
+from whet.tracking.tracker import Guard, Health
 
 
 @pytest.fixture

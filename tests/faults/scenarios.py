@@ -22,7 +22,7 @@ from tests.fuzz.targets import checkpoints, made_again
 from whet.cli.main import main
 from whet.detector import edit
 from whet.detector.storage import load
-from whet.training.checkpoint import Checkpoint, CheckpointWarning
+from whet.training.progress import Checkpoint, CheckpointWarning
 
 NOW = 1_700_000_000
 N_FRAMES = 3

@@ -157,7 +157,7 @@ def checkpoint_changed(data, rng):
     """Bytes of a checkpoint change; or its header, and the hash is right again."""
     import json
 
-    from whet.training.checkpoint import FORMAT, _digest
+    from whet.training.progress import FORMAT, _digest
 
     if rng.random() < 0.4:
         return bytes_changed(data, rng)

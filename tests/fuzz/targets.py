@@ -349,7 +349,7 @@ def checkpoints() -> Seeds:
     """A checkpoint after one stage."""
     from tests.detectors import base
     from whet.training.backgrounds import Mined
-    from whet.training.checkpoint import Checkpoint, State, StepRecord
+    from whet.training.progress import Checkpoint, State, StepRecord
 
     ones = np.ones(3, np.int64)
     state = State(base().model, [StepRecord(3, 1.0, 2.0)])
@@ -363,7 +363,7 @@ def checkpoints() -> Seeds:
 
 def run_checkpoint(data: bytes) -> str:
     """A checkpoint is refused by name, or is a state of stages."""
-    from whet.training.checkpoint import Checkpoint
+    from whet.training.progress import Checkpoint
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.checkpoint"

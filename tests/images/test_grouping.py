@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from whet.images.grouping import group_peaks, keep_all, suppress_non_maxima
+from whet.images.detections import group_peaks, keep_all, suppress_non_maxima
 
 GROUPINGS = {
     "peaks": group_peaks,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.samples import cumulated
 
-from whet._kernels.window_sums import window_factor
+from whet._kernels.window_scan import window_factor
 from whet.models.gslda.integral import IntegralStack
 
 

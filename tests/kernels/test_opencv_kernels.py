@@ -14,7 +14,7 @@ from whet._kernels.box_overlaps import connect_similar
 from whet._kernels.opencv_scan import column_sources, resize_row
 from whet._kernels.opencv_trees import Accepted, scan_row_scalar
 from whet._kernels.pixel_sums import RUN, integrate_row
-from whet._kernels.window_sums import OPENCV_MIN_SIGMA, Windows
+from whet._kernels.window_scan import OPENCV_MIN_SIGMA, Windows
 from whet.models.gslda.cascade_scan import Layout
 from whet.opencv import classifier
 from whet.opencv.classifier import levels_of

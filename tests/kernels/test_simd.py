@@ -33,7 +33,7 @@ from whet._kernels.jit import (
     weighted_corners,
     widened,
 )
-from whet._kernels.window_sums import pattern_code
+from whet._kernels.window_scan import pattern_code
 from whet.parallel.threads import in_threads
 
 ints = arrays(np.int32, SIMD_WIDTH)

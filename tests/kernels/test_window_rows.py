@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from tests.samples import cumulated
 
-from whet._kernels.window_sums import pattern_code
+from whet._kernels.window_scan import pattern_code
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 
 WINDOW = (7, 6)
 

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
+from experiments.retrained_stumps import BinnedFeatures, best_cuts, retrained_rounds
 
-from whet._kernels.weak_fitting import best_cuts
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.stump_boosting import retrained_rounds
-from whet.models.gslda.weak_training import BinnedFeatures
 
 WINDOW = (8, 8)
 

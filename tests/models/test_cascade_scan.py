@@ -7,9 +7,8 @@ import pytest
 from tests.cascades import needed_learners, random_cascade, random_stage, scan, textured, windows_of
 
 from whet.models.gslda import cascade_scan as scan_module
-from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade import Cascade, Stage
 from whet.models.gslda.cascade_scan import Layout, compiled, scan_images
-from whet.models.gslda.stage import Stage
 
 
 def check(cascade, image, step=1):

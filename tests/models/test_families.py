@@ -3,6 +3,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from experiments.patches import train_detector
 from tests import crosses
 from tests.cascades import scan
 
@@ -10,19 +11,17 @@ from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.detector.storage import load
 from whet.errors import CannotExportError
-from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade import Cascade, Stage
 from whet.models.gslda.cascade_model import CascadeModel
 from whet.models.gslda.haar import HaarKind, HaarPool
 from whet.models.gslda.integral import Corners, IntegralStack, check_window
 from whet.models.gslda.pools import FAMILIES, LEAVES, TRAINABLE, columns_of, family_name, from_columns, layout_of
-from whet.models.gslda.stage import Stage
 from whet.models.gslda.weak_learners import Stumps
 from whet.models.gslda.weak_training import train_weak_learners
 from whet.opencv.xml_writer import write_opencv
 from whet.training.config import TrainingConfig
 from whet.training.gslda import pools_for
 from whet.training.progress import FitFinished
-from whet.training.train import train_detector
 
 WINDOW = (8, 8)
 

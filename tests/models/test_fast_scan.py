@@ -7,8 +7,7 @@ import pytest
 from tests.cascades import model_of, random_cascade, scan, textured, windows_of
 
 import whet
-from whet.corrections.effects import Corrected
-from whet.corrections.rule import KnownWindows, unknown_distance
+from whet.corrections.effects import Corrected, KnownWindows, unknown_distance
 from whet.images.pyramid import Pyramid, Span, WindowIndex
 from whet.models.gslda import cascade_scan as scan_module
 from whet.models.gslda.cascade import Cascade

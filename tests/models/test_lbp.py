@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis.extra.numpy import arrays
 
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 
 
 def code(patch, x, y, width, height):

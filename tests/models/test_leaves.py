@@ -9,11 +9,11 @@ from tests.opencv_files import haar_file, lbp_file
 
 from whet.errors import CannotConvertError
 from whet.models.gslda.integral import IntegralStack, tilted_integrals
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 from whet.models.gslda.weak_learners import LeafPool, Leaves, Stumps, Subsets, conditions_of, rows_of
 from whet.opencv.tree_cascade import OpenCVCascade, Trees, stages_of
 from whet.opencv.xml_reader import parse_opencv
-from whet.plots.sheets import tilted_pixels
+from whet.plots.drawing import tilted_pixels
 
 WINDOW = (12, 14)
 

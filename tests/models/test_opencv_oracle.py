@@ -5,7 +5,7 @@ import pytest
 
 from whet.models.gslda.haar import HaarKind, HaarPool
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 
 cv2 = pytest.importorskip("cv2")
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from whet.models.gslda.rectangles import RectanglePool
+from whet.models.gslda.pools import RectanglePool
 
 
 def test_a_huge_weight_on_an_empty_rectangle_is_not_exact():

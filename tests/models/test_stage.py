@@ -7,11 +7,11 @@ from tests.cascades import random_stage
 from whet.detector.base import DetectorBase
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import fisher
+from whet.models.gslda.cascade import Stage, check_statistics
 from whet.models.gslda.cascade_model import CascadeModel
 from whet.models.gslda.fitting import GreedyLDA, train_stage
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.stage import Stage, check_statistics
 
 WINDOW = (10, 8)
 

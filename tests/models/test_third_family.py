@@ -25,12 +25,10 @@ from whet.images.boxes import box_iou
 from whet.images.detections import FiredWindows
 from whet.images.pyramid import Grid, Pyramid, Span, WindowIndex
 from whet.models.contract import FAMILIES, Area, Family, Model, Saved
-from whet.models.responses import Responses
-from whet.models.votes import Votes
+from whet.models.responses import Responses, Votes
 from whet.training.config import TrainingConfig
-from whet.training.families import FamilyTraining, Fitting
 from whet.training.gslda import given_window
-from whet.training.loop import Training
+from whet.training.loop import FamilyTraining, Fitting, Training
 from whet.training.preparation import prepare_windows
 from whet.training.progress import StopReason
 from whet.training.samples import Positives
@@ -307,7 +305,7 @@ def test_what_the_family_cannot_do_is_said(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::whet.training.families.FewPositivesWarning")
+@pytest.mark.filterwarnings("ignore::whet.training.loop.FewPositivesWarning")
 def test_it_trains_by_the_same_loop_and_a_repeated_training_gives_the_same_bytes(tmp_path):
     folder = tmp_path / "bulls"
     folder.mkdir()
@@ -335,7 +333,7 @@ class Stuck(Fitting):
         return None if training.step >= self.best else super().fit(training)
 
 
-@pytest.mark.filterwarnings("ignore::whet.training.families.FewPositivesWarning")
+@pytest.mark.filterwarnings("ignore::whet.training.loop.FewPositivesWarning")
 def test_a_training_stops_where_the_family_has_no_better_model(tmp_path, monkeypatch):
     for seed in range(4):
         Image.fromarray(bull_scene(seed)).save(tmp_path / f"{seed}.png")

@@ -7,7 +7,7 @@ from tests.channels import WINDOW, colourful, random_trees
 
 from whet.images.pyramid import Pyramid, WindowIndex, resized
 from whet.models.channels.channels import compute_channels, filter_channels, level_channels, window_cells
-from whet.tracking.next_frame import scan_near
+from whet.tracking.tracker import scan_near
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.models.responses import Responses
-from whet.models.votes import HEAVIEST, Votes
+from whet.models.responses import HEAVIEST, Responses, Votes
 
 
 def random_votes(rng, sizes):

@@ -12,7 +12,7 @@ from tests.models.sorted_stumps import train_by_sorting
 from whet.models.gslda.candidates import SampleLayout
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 from whet.models.gslda.weak_learners import Stumps
 from whet.models.gslda.weak_training import (
     ClassWeights,

@@ -11,7 +11,7 @@ from whet.errors import CascadeFileError
 from whet.images.pyramid import resized
 from whet.io.image_files import read_grey
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 from whet.opencv import CascadeClassifier
 
 

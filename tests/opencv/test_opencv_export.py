@@ -5,9 +5,8 @@ import pytest
 from tests.cascades import random_cascade, textured, windows_of
 
 from whet.errors import CannotExportError
-from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade import Cascade, Stage
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.stage import Stage
 from whet.opencv import CascadeClassifier
 from whet.opencv.xml_writer import write_opencv
 

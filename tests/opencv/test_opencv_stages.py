@@ -13,7 +13,7 @@ from whet.detector.detector import Detector
 from whet.errors import CannotConvertError, CannotLearnError, DetectorNotFoundError
 from whet.models.gslda.cascade import Cascade
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.rectangles import RectanglePool
+from whet.models.gslda.pools import RectanglePool
 from whet.opencv.classifier import scan_levels
 from whet.opencv.tree_cascade import OpenCVCascade, Trees, stages_of
 from whet.opencv.xml_reader import parse_opencv, read_opencv

@@ -8,9 +8,8 @@ import pytest
 from tests.cascades import random_learners, random_stage, textured
 from tests.opencv_files import haar_file, lbp_file
 
-from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade import Cascade, Stage
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.stage import Stage
 from whet.models.gslda.weak_learners import LeafPool, Leaves, Subsets, conditions_of
 from whet.opencv import CascadeClassifier
 from whet.opencv.tree_cascade import stages_of

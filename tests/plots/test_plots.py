@@ -10,27 +10,29 @@ from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.detector.storage import load
 from whet.errors import MissingExtraError
-from whet.evaluation.curves import sweep
-from whet.evaluation.evaluation import Mistake, evaluate_detections
+from whet.evaluation.evaluation import Mistake, evaluate_detections, sweep
 from whet.images.detections import Detections
+from whet.models.gslda.cascade import Stage
 from whet.models.gslda.cascade_model import CascadeModel
 from whet.models.gslda.haar import HaarPool
-from whet.models.gslda.stage import Stage
 from whet.models.gslda.weak_learners import Stumps
 from whet.plots.drawing import (
     FALSE_POSITIVE,
     FOUND,
+    GAP,
     LINE,
     MISSED,
+    TILE,
+    contact_sheet,
     draw_boxes,
     draw_caption,
     draw_detections,
     draw_evaluation,
     draw_tracked_frame,
+    feature_sheet,
     save_image,
 )
 from whet.plots.figure import draw_precision_recall, draw_roc
-from whet.plots.sheets import GAP, TILE, contact_sheet, feature_sheet
 from whet.tracking.tracker import Tracker
 
 

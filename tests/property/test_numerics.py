@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.detectors import BULL, bull_scene, detector, false_positive, judged_finder, learn, patches
 from tests.samples import direction
 
-from whet.detector.checks import run_checks
+from whet.detector.state import run_checks
 from whet.errors import WhetError
 from whet.estimators import OnlineGSLDA
 from whet.lda.discriminant import OnlineDiscriminant

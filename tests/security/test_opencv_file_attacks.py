@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.opencv_files import haar_file, lbp_file, old_file
 
 from whet.errors import CascadeFileError
-from whet.io.bounded_xml import MAX_BYTES
+from whet.io.files import MAX_BYTES
 from whet.opencv import CascadeClassifier
 from whet.opencv.xml_reader import parse_opencv
 

@@ -22,7 +22,7 @@ from whet._kernels import jit
 from whet.detector.base import MOST_FACTS, DetectorBase, Provenance
 from whet.detector.detector import Detector
 from whet.errors import CannotWriteError, CascadeFileError, ModelFileError, UnreadableImageError
-from whet.images.grouping import suppress_non_maxima
+from whet.images.detections import suppress_non_maxima
 from whet.images.pyramid import Pyramid
 from whet.io.files import printable, write_atomically, write_locked
 from whet.io.image_files import find_images, read_grey

@@ -10,8 +10,7 @@ import whet
 from whet.models.gslda.cascade import Cascade
 from whet.models.gslda.cascade_model import CascadeModel
 from whet.models.gslda.integral import IntegralStack
-from whet.tracking.self_training import SelfTraining, expected_scores
-from whet.tracking.tracker import Tracker
+from whet.tracking.tracker import SelfTraining, Tracker, expected_scores
 
 
 def samples():

@@ -2,9 +2,8 @@ import numpy as np
 from tests.detectors import bull_finder, bull_scene
 
 from whet.io.video import VideoFrame
-from whet.tracking.self_training import SelfTraining
 from whet.tracking.session import RECENT, FrameCounter, Session
-from whet.tracking.tracker import Tracker
+from whet.tracking.tracker import SelfTraining, Tracker
 
 EAGER = SelfTraining(learn_min_score=-np.inf, every=1, share=0.01, guarded=False)
 

@@ -12,9 +12,8 @@ from tests.detectors import bull_finder, bull_scene, content, detector
 import whet
 from whet.detector import edit
 from whet.errors import ModelChangedError, ModelFileError
-from whet.tracking.self_training import SelfTraining, tracked_records
 from whet.tracking.session import SavedModel
-from whet.tracking.tracker import Tracker
+from whet.tracking.tracker import SelfTraining, Tracker, tracked_records
 
 EAGER = SelfTraining(learn_min_score=-np.inf, every=1, share=0.01, kept=0.04, guarded=False)  # four are kept
 WRONG = [[20, 20, 32, 32]]

@@ -9,9 +9,8 @@ import whet
 from whet.errors import VideoError
 from whet.io.detection_files import FrameLines
 from whet.io.video import VideoFrame
-from whet.tracking.self_training import SelfTraining
 from whet.tracking.session import SavedModel, Session, frame_row
-from whet.tracking.tracker import Tracker
+from whet.tracking.tracker import SelfTraining, Tracker
 
 EAGER = SelfTraining(learn_min_score=-np.inf, every=1, share=0.01, guarded=False)
 

@@ -5,7 +5,7 @@ from tests.detectors import BULL, bull_finder, bull_scene
 
 from whet.images.boxes import box_iou
 from whet.images.pyramid import Pyramid
-from whet.tracking.next_frame import MotionPrior, scan_near, track
+from whet.tracking.tracker import MotionPrior, scan_near, track
 
 WINDOW = (9, 9)
 

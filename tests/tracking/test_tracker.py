@@ -13,9 +13,7 @@ from whet.errors import CannotLearnError
 from whet.images.boxes import box_iou
 from whet.images.detections import FiredWindows
 from whet.images.pyramid import Pyramid, WindowIndex
-from whet.tracking.next_frame import Track
-from whet.tracking.self_training import TRACKED, SelfTraining, health_of, weight_change
-from whet.tracking.tracker import Tracker
+from whet.tracking.tracker import TRACKED, SelfTraining, Track, Tracker, health_of, weight_change
 
 EAGER = SelfTraining(learn_min_score=-np.inf, every=1, share=0.01, kept=1.0, guarded=False)
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiments.patches import adopt_patches
 from PIL import Image
 from tests.cascades import textured
 from tests.samples import brighter_on_the_right
@@ -12,19 +13,18 @@ from whet.detector.detector import Detector
 from whet.detector.storage import load
 from whet.errors import CannotExportError, CannotLearnError, ModelFileError, TrainingDataError
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage
-from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade import Cascade, Stage
 from whet.models.gslda.fitting import train_stage
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.lbp import BlockPatternPool
-from whet.models.gslda.stage import Stage
+from whet.models.gslda.pools import BlockPatternPool
 from whet.opencv import CascadeClassifier, write_opencv
 from whet.opencv.tree_cascade import stages_of
 from whet.opencv.xml_reader import read_opencv
 from whet.training import adopt as module
-from whet.training.adopt import FewNegativesWarning, adopt_from, adopt_patches, count_stages
-from whet.training.families import FewPositivesWarning
+from whet.training.adopt import FewNegativesWarning, adopt_from, count_stages
 from whet.training.gslda import grey_backgrounds
+from whet.training.loop import FewPositivesWarning
 
 WINDOW = (8, 8)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.patches import adopt_patches
 from PIL import Image
 from tests.cascades import textured, windows_of
 from tests.opencv_files import shortened
@@ -17,8 +18,8 @@ from whet.models.gslda.integral import IntegralStack
 from whet.opencv import CascadeClassifier
 from whet.opencv.tree_cascade import stages_of
 from whet.opencv.xml_reader import read_opencv
-from whet.training.adopt import FEW_OBJECTS, adopt_patches
-from whet.training.families import FewPositivesWarning
+from whet.training.adopt import FEW_OBJECTS
+from whet.training.loop import FewPositivesWarning
 
 cv2 = pytest.importorskip("cv2")
 

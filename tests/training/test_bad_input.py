@@ -12,8 +12,8 @@ from tests.detectors import bull_finder
 from whet.errors import CannotSeparateError, MemoryBudgetError, TrainingDataError, UnreadableImageError, WhetError
 from whet.parallel.workers import Threads
 from whet.training.backgrounds import SkippedImagesWarning
-from whet.training.families import FewPositivesWarning
 from whet.training.gslda import grey_backgrounds
+from whet.training.loop import FewPositivesWarning
 from whet.training.progress import StopReason
 from whet.training.validation import ScannedImages
 

@@ -4,21 +4,22 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from experiments.patches import prepare_patches
 from PIL import Image
 from tests.crosses import CONFIG, WINDOW, train_cascade, write_images
 from tests.crosses import crosses as objects
 from tests.crosses import pool as pool_of_crosses
 
 from whet.errors import CheckpointError, TrainingDataError
-from whet.evaluation.curves import rate_interval
+from whet.evaluation.evaluation import rate_interval
 from whet.images.pyramid import Pyramid
 from whet.models.gslda.cascade_model import CascadeModel
 from whet.models.gslda.fitting import Boosting, train_stage
 from whet.models.gslda.haar import HaarPool
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 from whet.parallel.workers import Threads
 from whet.training.backgrounds import SkippedImagesWarning
-from whet.training.gslda import grey_backgrounds, prepare_patches
+from whet.training.gslda import grey_backgrounds
 from whet.training.preparation import split_images, split_in_runs
 from whet.training.progress import FitFinished
 

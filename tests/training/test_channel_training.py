@@ -25,7 +25,7 @@ from whet.models.channels.fitting import (
     rejection_of_accepted,
 )
 from whet.parallel.workers import Threads
-from whet.training import families
+from whet.training import loop
 from whet.training.backgrounds import Backgrounds, SkippedImagesWarning
 from whet.training.config import TrainingConfig
 from whet.training.loop import Training
@@ -246,7 +246,7 @@ def test_a_training_in_which_a_read_fails_is_resumed_to_the_same_detector(prepar
         if isinstance(event, Mining) and event.stage == 2 and event.n_images == len(prepared.training_images):
             fails.append("a.png did not answer")
 
-    monkeypatch.setattr(families, "as_rgb", read)
+    monkeypatch.setattr(loop, "as_rgb", read)
     with pytest.raises(UnreadableImageError, match=r"a\.png did not answer.*--resume"):
         train_prepared(uncached, fail_after_mining, checkpoint=file, workers=Threads(1))
     resumed = train_prepared(uncached, checkpoint=file)

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.patches import prepare_patches
 from tests.crosses import CONFIG, WINDOW, crosses, detector_bytes, pool, positives, train_cascade, write_images
 
 from whet.errors import CheckpointError
 from whet.models.gslda.fitting import Boosting
 from whet.models.gslda.haar import HaarPool
 from whet.parallel.workers import Threads
-from whet.training.checkpoint import Checkpoint, CheckpointWarning
-from whet.training.gslda import prepare_patches
-from whet.training.progress import FitFinished, FitProgress, Mining, Resumed
+from whet.training.progress import Checkpoint, CheckpointWarning, FitFinished, FitProgress, Mining, Resumed
 
 ROOT = Path(__file__).parents[2]
 

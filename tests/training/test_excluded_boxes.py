@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiments.patches import prepare_patches
 from PIL import Image
 from tests.crosses import CONFIG, WINDOW, crosses, detector_bytes, pool, positives, train_cascade, write_images
 from tests.io.annotations.sets import image
@@ -19,7 +20,7 @@ from whet.models.gslda.cascade_model import CascadeModel
 from whet.models.gslda.fitting import train_stage
 from whet.models.gslda.haar import HaarPool
 from whet.training.backgrounds import backgrounds_of
-from whet.training.gslda import grey_backgrounds, prepare_patches
+from whet.training.gslda import grey_backgrounds
 from whet.training.learning import false_positives
 from whet.training.loop import Training
 from whet.training.validation import ScannedImages

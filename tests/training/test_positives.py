@@ -12,7 +12,7 @@ from whet.images.boxes import BoxOffset
 from whet.images.pyramid import Pyramid
 from whet.io.annotations.annotation import Annotations
 from whet.parallel.workers import Threads
-from whet.training.families import training_of
+from whet.training.loop import training_of
 from whet.training.preparation import split_objects
 from whet.training.samples import Jitter, asymmetry, copies_for, cut_window, is_safe_to_mirror, moved_inside
 from whet.training.samples import cut_positives as cut_objects

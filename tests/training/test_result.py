@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiments.patches import train_detector
 from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, train_cascade, write_images
 from tests.detectors import from_bytes, to_bytes
 
 from whet.detector.base import Provenance
-from whet.evaluation.curves import image_interval, rate_interval
+from whet.evaluation.evaluation import image_interval, rate_interval
 from whet.images.pyramid import Pyramid
 from whet.io.image_files import read_grey
 from whet.models.gslda.cascade_scan import scan_images
@@ -24,7 +25,6 @@ from whet.training.progress import (
     Mining,
     StopReason,
 )
-from whet.training.train import train_detector
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from whet.lda.statistics import BinaryStatistics
 from whet.models.gslda.fitting import Boosting, GreedyLDA, StageGoal, train_stage
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.lbp import BlockPatternPool
+from whet.models.gslda.pools import BlockPatternPool
 from whet.models.gslda.weak_training import train_weak_learners
 from whet.parallel.workers import Threads
 

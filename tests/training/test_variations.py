@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from whet.images.pyramid import resized
-from whet.models.gslda.rejection import Variations
+from whet.models.gslda.fitting import Variations
 
 STILL = Variations(shift=0, scale=0, angle=0, noise=0, blur=0, mirror=False)
 

@@ -6,7 +6,7 @@ import numpy as np
 from tests.web.studios import labels_for, opened
 
 from whet.web import page_state
-from whet.web.review import Candidate, Expected, queue
+from whet.web.page_state import Candidate, Expected, queue
 
 FULL, POOR, NOTHING = Expected(2.0, 3.0, 0.5), Expected(0.9, 0.1), Expected(missed=0.01)
 

@@ -20,7 +20,7 @@ from whet._kernels.jit import (
 )
 from whet._kernels.opencv_trees import Accepted, SimdTrees, scan_row
 from whet._kernels.pixel_sums import RUN, integrate_row
-from whet._kernels.window_sums import Windows
+from whet._kernels.window_scan import Windows
 from whet.arrays import Float32s, Floats, Int32s, Int64s, Pixels, UInt32s
 
 # Weights are multiples of 1/256 along each side.

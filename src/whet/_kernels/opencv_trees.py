@@ -20,7 +20,7 @@ from whet._kernels.jit import (
     store,
     to_floats,
 )
-from whet._kernels.window_sums import (
+from whet._kernels.window_scan import (
     CORNERS,
     NODE,
     SUBSET,

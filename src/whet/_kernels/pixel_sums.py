@@ -31,7 +31,7 @@ from whet._kernels.jit import (
     store_bytes,
     transpose_bytes,
 )
-from whet._kernels.window_sums import CLOCKWISE, window_factor
+from whet._kernels.window_scan import CLOCKWISE, window_factor
 from whet.arrays import Bools, Float32s, Floats, Indices, Int32s, Int64s, Pixels, UInt32s
 
 # --- Images in other sizes --------------------------------------------------------------------------------------------

@@ -241,7 +241,7 @@ def lower_until(windows: Words, known: Words, distance: Int64s, factor: float, e
 
     What is nearer does not matter then: most windows need a few of the known ones only.
     """
-    # The condition is `whet.corrections.rule.is_nearer`: test_lowering_stops_where_the_rule_is_decided compares them.
+    # The condition is `is_nearer` of `whet.corrections.effects`: test_lowering_stops_where_the_rule_is_decided compares
     for i in range(windows.shape[0]):
         j = 0
         while j < known.shape[0] and not factor * distance[i] <= enough[i]:

@@ -186,47 +186,6 @@ def train_by_histogram(
 
 
 @kernel
-def bin_rows(values: Float32s, bins: Bytes) -> None:
-    """Fill `bins` (features, samples) with the bin of every value within the range of its feature."""
-    for f in range(values.shape[0]):
-        low, high = extremes(values[f])
-        bin_values(values[f], low, high if high - low > NARROW else np.float32(np.inf), bins[f])
-
-
-@kernel
-def best_cuts(
-    bins: Bytes, signed: Floats, totals: tuple[float, float], cut: Bytes, polarity: NDArray[np.int8], error: Floats
-) -> None:
-    """Write cut, polarity and weighted error (features,) of the best stump on each row of `bins` (features, samples).
-
-    `signed` (samples,) are the weights, those of negatives with a minus; `totals` are the weights of the positives and
-    of the negatives. Ties go to the lowest cut, and there to polarity 1. Two sums take turns, since neighbours often
-    fall into the same bin.
-    """
-    positive, negative = totals
-    rounding = 1e-13 * (positive + negative)
-    sums = np.empty((2, BINS))
-    even, odd = sums[0], sums[1]
-    n = bins.shape[1]
-    for f in range(bins.shape[0]):
-        row = bins[f]
-        sums[:] = 0.0
-        for i in range(0, n - 1, 2):
-            even[row[i]] += signed[i]
-            odd[row[i + 1]] += signed[i + 1]
-        if n % 2:
-            even[row[n - 1]] += signed[n - 1]
-        below, least = 0.0, np.inf
-        for k in range(BINS - 1):
-            below += even[k] + odd[k]
-            upright, flipped = negative + below, positive - below
-            if min(upright, flipped) < least - rounding:
-                least = min(upright, flipped)
-                cut[f], polarity[f] = k, 1 if upright <= flipped else -1
-        error[f] = least
-
-
-@kernel
 def train_subsets(codes: Bytes, n_positive: int, weights: Floats, subset: Words, error: Floats, bits: Words) -> None:
     """Choose, for each row of `codes` (features, samples), the codes that more positives than negatives have.
 

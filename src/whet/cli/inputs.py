@@ -95,14 +95,6 @@ class AnnotationOptions(NamedTuple):
         return name
 
 
-class TrainingInput(NamedTuple):
-    """Images to learn from, held-out images to evaluate on, and whether a part of the input was skipped."""
-
-    examples: Examples
-    held_out: tuple[AnnotatedImage, ...]
-    is_incomplete: bool
-
-
 def read_training_input(
     options: AnnotationOptions,
     annotations: Path | None,
@@ -111,8 +103,11 @@ def read_training_input(
     held_out: Path | None,
     *,
     quiet: bool,
-) -> TrainingInput:
-    """Find and read the annotated images, crops and negatives of a command, and print the problems."""
+) -> tuple[Examples, tuple[AnnotatedImage, ...], bool]:
+    """Find and read the annotated images, crops and negatives of a command, and print the problems.
+
+    Returns images to learn from, held-out images to evaluate on, and whether a part of the input was skipped.
+    """
     from whet.io.annotations.annotation import HELD_OUT_PARTS, Examples
     from whet.io.image_files import find_images
 
@@ -130,7 +125,7 @@ def read_training_input(
     held_images = () if held is None else held.images
     _warn_if_shared([image.path for image in examples.images], held_images)
     problems = [problem for part in (annotated, held) if part is not None for problem in part.problems]
-    return TrainingInput(examples, held_images, bool(skipped(problems)))
+    return examples, held_images, bool(skipped(problems))
 
 
 def marked_boxes(wrong: Sequence[str] | None, missed: Sequence[str] | None) -> list[MarkedImage]:
@@ -196,10 +191,12 @@ def read_learning_input(
         print_problems(wrong.problems, quiet=quiet)
         marked += [MarkedImage(image, boxes, np.zeros(len(boxes), np.bool_)) for image, boxes in wrong.boxes.items()]
         is_incomplete = bool(skipped(wrong.problems))
-    read = read_training_input(options, given.annotations, None, given.negatives, given.held_out, quiet=quiet)
+    examples, held, was_skipped = read_training_input(
+        options, given.annotations, None, given.negatives, given.held_out, quiet=quiet
+    )
     crops = find_images(given.positives, sys.stdin) if given.positives else []
-    _warn_if_shared([*crops, *(image.path for image in marked)], read.held_out)
-    return LearningInput(read.examples, marked, crops), read.held_out, is_incomplete or read.is_incomplete
+    _warn_if_shared([*crops, *(image.path for image in marked)], held)
+    return LearningInput(examples, marked, crops), held, is_incomplete or was_skipped
 
 
 def _check_annotated(path: Path | None, format: AnnotationFormat | None) -> None:

@@ -75,8 +75,7 @@ def inspect(
     if images:
         rejected, is_incomplete = _count(detector.only, images, windows, seed)
     if draw is not None:
-        from whet.plots.drawing import save_image
-        from whet.plots.sheets import feature_sheet
+        from whet.plots.drawing import feature_sheet, save_image
 
         save_image(feature_sheet(detector), draw)
     if as_json:

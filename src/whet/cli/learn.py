@@ -37,12 +37,8 @@ if TYPE_CHECKING:
     from whet.detector.state import Update
     from whet.training.learning import LearningInput, LearningRun
 
-# Longer lists of ids are shortened to --last N where that is the same.
-MAX_IDS = 4
 # False positives that remain, in the command that corrects them.
 MAX_WRONG = 5
-# A false positive from this IoU on is that of a correction.
-SAME_BOX = 0.5
 
 
 def learn(
@@ -245,7 +241,8 @@ def _undo(target: Path, update: Update, detector: Detector) -> str | None:
         return None
     is_newest = {record.id for record in detector.records[:n]} == set(update.ids)
     named = " ".join(f"--id {key[:SHORT_ID]}" for key in update.ids)
-    return f"whet unlearn {shlex.quote(str(target))} " + (f"--last {n}" if is_newest and n > MAX_IDS else named)
+    # Longer lists of ids are shortened to --last N where that is the same.
+    return f"whet unlearn {shlex.quote(str(target))} " + (f"--last {n}" if is_newest and n > 4 else named)
 
 
 def _results(run: LearningRun, given: LearningInput, outcome: _Outcome, target: Path) -> dict[str, Any]:
@@ -342,12 +339,13 @@ def _remaining(run: LearningRun, update: Update, target: Path, same: Mapping[str
     if run.on_examples is None:
         return
     after = run.on_examples[1]
+    # A false positive from this IoU on is that of a correction.
     worst = [
         mistake
         for mistake in after.evaluation.worst_false_positives(after.threshold)
         if not any(
             record.name == after.paths[mistake.image].name
-            and box_iou(mistake.box[None], np.array([record.box])).item() >= SAME_BOX
+            and box_iou(mistake.box[None], np.array([record.box])).item() >= 0.5
             for record in update.unsatisfied
         )
     ]

@@ -21,7 +21,7 @@ from whet.errors import DataNotFoundError, DetectorNotFoundError, MissingExtraEr
 COMMANDS = {
     "train": ("whet.cli.train:train", "Train a detector from annotated images."),
     "detect": ("whet.cli.detect:detect", "Detect objects in images."),
-    "evaluate": ("whet.cli.evaluate:evaluate", "Measure a detector on annotated images."),
+    "evaluate": ("whet.cli.detect:evaluate", "Measure a detector on annotated images."),
     "learn": ("whet.cli.learn:learn", "Correct a detector with new images."),
     "log": ("whet.cli.corrections:log", "List the corrections inside a detector."),
     "unlearn": ("whet.cli.corrections:unlearn", "Remove corrections from a detector, exactly."),
@@ -32,7 +32,7 @@ COMMANDS = {
     "watch": ("whet.cli.watch:watch", "Detect and track in a video or camera stream."),
     "serve": ("whet.cli.serve:serve", "Correct a detector in the browser."),
     "inspect": ("whet.cli.inspect:inspect", "Show the contents of a detector file."),
-    "adopt": ("whet.cli.adopt:adopt", "Make an OpenCV cascade correctable."),
+    "adopt": ("whet.cli.convert:adopt", "Make an OpenCV cascade correctable."),
     "export": ("whet.cli.convert:export", "Write a detector as an OpenCV cascade."),
     "convert": ("whet.cli.convert:convert", "Convert annotations between formats."),
     "demo": ("whet.cli.demo:demo", "Run a short demonstration."),

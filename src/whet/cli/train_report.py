@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from whet.training.progress import Event
     from whet.training.train import Trained
 
-# Advice that is printed; --json has all.
-MOST_ADVICE = 3
-
 
 @contextmanager
 def training_progress(*, quiet: bool) -> Iterator[tuple[Callable[[Event], None], list[Warning | str]]]:
@@ -244,5 +241,6 @@ def error_lines(errors: ErrorReport) -> Iterator[str]:
 
 def advice_lines(advice: Sequence[Advice]) -> Iterator[str]:
     """The most promising advice, for the terminal."""
-    for number, advised in enumerate(advice[:MOST_ADVICE]):
+    # Advice that is printed; --json has all.
+    for number, advised in enumerate(advice[:3]):
         yield f"{'what would help most' if not number else 'then'}: {advised}"

@@ -107,9 +107,8 @@ def watch(
     start_quickly(quiet=quiet)
     from whet.detector.storage import load
     from whet.io.video import read_frames
-    from whet.tracking.self_training import SelfTraining
     from whet.tracking.session import SavedModel, Session
-    from whet.tracking.tracker import Tracker
+    from whet.tracking.tracker import SelfTraining, Tracker
 
     skipped, saved = SkippedFrames(), None
     if save_as is not None:

@@ -1,7 +1,7 @@
 """Corrections: which windows of an image a box stands for.
 
 A correction is an example to compare with, not a heavy sample: windows like those of a false positive are rejected, and
-windows like that of a missed object accepted (`whet.corrections.rule`). The windows are chosen by geometry and
+windows like that of a missed object accepted (`whet.corrections.effects`). The windows are chosen by geometry and
 by the trained model. So the state of a detector does not depend on the order in which it was corrected.
 """
 
@@ -18,8 +18,7 @@ from whet.corrections.kept import Region
 from whet.corrections.records import Record, checked_flags
 from whet.errors import BoxError
 from whet.images.boxes import BoxOffset, box_iou, checked_boxes
-from whet.images.detections import Detections
-from whet.images.grouping import report
+from whet.images.detections import Detections, report
 from whet.images.pyramid import Pyramid, Span, WindowIndex
 from whet.models.contract import Model
 from whet.models.responses import Responses
@@ -46,10 +45,6 @@ OBJECT_NEAR = 0.5
 # Copies of the best windows, as the next video frame may show them: moved, resized, in other light, with noise.
 COPIED_WINDOWS = 4
 COPIES = 10
-# The share of its score that an object keeps which the model finds.
-KEPT_SCORE = 0.9
-# Beyond any image; products of such numbers are still far from the largest float.
-FARTHEST_PIXEL = 1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +155,8 @@ def object_record(
     beside = box_iou(box[None], detections.boxes)[0]
     if (beside >= SAME).any() and scores.max() > 0:  # the best window keeps most of its score
         chosen = _best(scores, is_sure)
-        min_score = KEPT_SCORE * float(scores[chosen])
+        # The share of its score that an object keeps which the model finds.
+        min_score = 0.9 * float(scores[chosen])
     else:
         chosen = _best(np.where(aligned, windows.closeness, -np.inf), is_sure)
         min_score = max(min_score, STRONGER * float(detections.scores[beside >= BESIDE].max(initial=0.0)))
@@ -324,7 +320,8 @@ def checked_labels(boxes: ArrayLike | Detections, labels: ArrayLike, shape: tupl
     for i in range(len(array)):
         if (array[i, 2:] <= array[i, :2]).any():
             raise BoxError(f"boxes[{i}] is {array[i].tolist()} and has no area; expected x1 < x2 and y1 < y2")
-        if not inside[i] or (abs(array[i]) > FARTHEST_PIXEL).any():
+        # Beyond any image; products of such numbers are still far from the largest float.
+        if not inside[i] or (abs(array[i]) > 1e9).any():
             raise BoxError(f"boxes[{i}] is {array[i].tolist()}, outside the {width} x {height} image")
     return array, checked_flags(labels, len(array), "boxes")
 

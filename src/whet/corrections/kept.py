@@ -20,7 +20,7 @@ import numpy as np
 
 from whet.arrays import Bools, Boxes, Floats, Indices, Int64s, Pixels
 from whet.errors import ModelFileError
-from whet.images.cutting import cut_box
+from whet.images.boxes import cut_box
 from whet.images.pyramid import Level, Pyramid, Span, WindowIndex, level_shape
 from whet.models.contract import Model, family_of
 

@@ -19,7 +19,7 @@ from whet.corrections.kept import Kept
 from whet.errors import ModelFileError, RecordError
 from whet.images.pyramid import WindowIndex
 from whet.lda.statistics import MOST_SAMPLES
-from whet.models.header_values import Table, check_keys, finite, flag, one_of, whole
+from whet.models.contract import Table, check_keys, finite, flag, one_of, whole
 from whet.models.responses import Responses
 
 Kind = Literal["correction", "example", "sample"]

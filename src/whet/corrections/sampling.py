@@ -11,7 +11,7 @@ from whet.corrections.box_windows import AROUND, SAME
 from whet.corrections.kept import BACKGROUND, BESIDE, MISTAKE, OBJECT, Crop, Crops, Kept, Region
 from whet.corrections.records import Record
 from whet.images.boxes import BoxOffset, box_iou, intersection_over_first
-from whet.images.grouping import without_near_copies
+from whet.images.detections import without_near_copies
 from whet.images.pyramid import Pyramid, Span, WindowIndex
 from whet.models.contract import Model
 
@@ -22,11 +22,9 @@ PER_IMAGE, PER_OBJECT = 20, 12
 RANDOM = 0.2
 # Where the base accepts fewer windows, its limits are lowered by these units of margins.
 LOOSENED = (0.0, 0.2, 0.6)
-MOST_FIRED = 20_000
 # Backgrounds that touch a single object that was learned, whatever else is in its image.
 PER_BOX, TOUCHING = 10, 0.1
 NEAR_OBJECT = 0.3
-INSIDE = 0.5
 
 
 def with_samples(record: Record, model: Model, offset: BoxOffset, pyramid: Pyramid, pixels: Pixels | None) -> Record:
@@ -92,7 +90,7 @@ def _hardest(
     best = np.empty((0, 4))
     for by in LOOSENED:
         fired = model.scan(pyramid, model.votes.loosened(by), threads=threads)
-        if len(fired) > MOST_FIRED and by:
+        if len(fired) > 20_000 and by:
             break
         best = without_near_copies(fired.take(is_background(offset.boxes(fired.boxes), *known)), n).boxes
         if len(best) >= n:
@@ -103,7 +101,7 @@ def _hardest(
 def is_background(boxes: Boxes, objects: Boxes, ignored: Boxes) -> Bools:
     """Which boxes (n, 4) show none of the objects (m, 4), and do not lie in a region to ignore."""
     near = (box_iou(boxes, np.concatenate([objects, ignored])) >= NEAR_OBJECT).any(axis=1)
-    return np.asarray(~(near | (intersection_over_first(boxes, ignored) >= INSIDE).any(axis=1)))
+    return np.asarray(~(near | (intersection_over_first(boxes, ignored) >= 0.5).any(axis=1)))
 
 
 def random_windows(pyramid: Pyramid, n: int, rng: np.random.Generator) -> WindowIndex:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 FINER = 4  # drawn this much larger, then reduced, for smooth edges
-TRIES = 20
 
 
 def draw_set(
@@ -61,7 +60,7 @@ def _with_object(
     longer = float(np.exp(rng.uniform(*np.log(sizes))))
     patch, mask = object_drawn(kind, longer, rng)
     height, width = patch.shape
-    for _ in range(TRIES):
+    for _ in range(20):
         if height >= grey.shape[0] or width >= grey.shape[1]:
             break
         y, x = (int(rng.integers(0, room - side)) for room, side in zip(grey.shape, patch.shape, strict=True))

@@ -22,7 +22,6 @@ from whet.models.responses import Responses
 Fact = str | int | float
 
 MOST_POINTS = 100
-MOST_COUNT = 2**53
 # Settings of samples: bounds of files.
 MOST_TREES, MOST_COPIES, MOST_SIDE = 25_000, 1000, 1024
 LONGEST_NAME = 100
@@ -115,7 +114,7 @@ class RefitSettings:
     def __post_init__(self) -> None:
         counts = self.seed, self.n_images, self.n_mined, self.trees - 1, (self.copies or 1) - 1
         sides, margin = self.window or (1, 1), self.margin or 0.0
-        sound = min(counts) >= 0 and max(counts) <= MOST_COUNT and self.mirror in (True, False, "safe")
+        sound = min(counts) >= 0 and max(counts) <= 2**53 and self.mirror in (True, False, "safe")
         sound = sound and 1 <= self.trees <= MOST_TREES and (self.copies or 1) <= MOST_COPIES and 0 <= margin <= 1
         if not (sound and min(sides) >= 1 and max(sides) <= MOST_SIDE):
             raise ValueError(f"got settings of samples that no training has: {self}")

@@ -31,8 +31,7 @@ from whet.errors import (
     UnknownClassError,
 )
 from whet.images.boxes import BoxOffset, box_iou
-from whet.images.detections import ONLY_CLASS, Detections
-from whet.images.grouping import GROUPING, IOU, group_shapes, merge_shapes
+from whet.images.detections import GROUPING, IOU, ONLY_CLASS, Detections, group_shapes, merge_shapes
 from whet.images.pyramid import Grid, Level
 from whet.io.files import as_path
 from whet.models.contract import Counts, Model, family_of
@@ -42,7 +41,7 @@ from whet.parallel.workers import Workers, workers_from
 if TYPE_CHECKING:
     from distributed import Client
 
-    from whet.detector.checks import Check
+    from whet.detector.state import Check
     from whet.io.image_files import ImageLike
     from whet.opencv.xml_writer import EarlyExits, Exported
 
@@ -196,7 +195,7 @@ class Detector:
 
         Boxes from `min_size` to `max_size` (their longer side, in pixels), each `scale_factor` (1.2) times the one
         before, are moved by `step` (1) pixels of their level. Those that overlap with an IoU of `iou` (0.3) are
-        grouped: `grouping` is "peaks", "nms" for non-maximum suppression, or None (see `whet.images.grouping`).
+        grouped: `grouping` is "peaks", "nms" for non-maximum suppression, or None (see `whet.images.detections`).
         Detections with scores above `min_score`, a number or the name of an operating point, are kept, at most
         `max_detections` of them. Without a minimum score each class has its operating point "default", if any.
 
@@ -538,7 +537,7 @@ class Detector:
         ['statistics are those of samples', 'weights follow from counts', 'state follows from records',
          'corrections hold', 'file gives the same detector']
         """
-        from whet.detector.checks import Check
+        from whet.detector.state import Check
 
         if len(self.shapes()) == 1:
             return self.only.check()
@@ -601,7 +600,7 @@ class Detector:
     def set_operating_point(self, name: str, min_score: float | None) -> None:
         """Give a minimum score of the only class a name, for `detect(min_score=name)`; None removes the name.
 
-        The score comes from an evaluation: `operating_point(result.curve, 0.1)` of `whet.evaluation.curves` is the
+        The score comes from an evaluation: `operating_point(result.curve, 0.1)` of `whet.evaluation.evaluation` is the
         lowest with at most one false positive in ten images. It belongs to the detector as it is now, with the
         `scale_factor`, `step` and `grouping` that were used. A point that is set before anything is learned follows
         what is learned; one that is set later stays as it is. Of several classes, use `select(class_name)`.

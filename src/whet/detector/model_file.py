@@ -22,8 +22,7 @@ from whet.detector.model_header import MOST_BYTES, Contents, Header
 from whet.detector.state import Refit
 from whet.errors import DetectorNotFoundError, ModelFileError, WhetError
 from whet.images.pyramid import WindowIndex
-from whet.models.contract import family_of
-from whet.models.header_values import Layout, check_layout
+from whet.models.contract import Layout, check_layout, family_of
 from whet.models.responses import Responses
 
 Tensors = Mapping[str, NDArray[Any]]

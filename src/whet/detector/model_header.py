@@ -11,8 +11,19 @@ from whet.detector.base import DetectorBase, Provenance, RefitSettings, Reportin
 from whet.detector.state import Refit
 from whet.errors import ModelFileError
 from whet.images.boxes import BoxOffset
-from whet.models.contract import FAMILIES, Counts
-from whet.models.header_values import Table, as_table, check_keys, finite, flag, one_of, pair, parse_table, whole
+from whet.models.contract import (
+    FAMILIES,
+    Counts,
+    Table,
+    as_table,
+    check_keys,
+    finite,
+    flag,
+    one_of,
+    pair,
+    parse_table,
+    whole,
+)
 
 FORMAT = "whet detector"
 VERSION = 3

@@ -31,8 +31,7 @@ from whet.errors import (
     RecordError,
 )
 from whet.images.boxes import BoxOffset
-from whet.images.detections import ONLY_CLASS, Detections
-from whet.images.grouping import GROUPING, IOU, Grouping, report
+from whet.images.detections import GROUPING, IOU, ONLY_CLASS, Detections, Grouping, report
 from whet.images.pyramid import SCALE_FACTOR, SMALLEST, Level, Pyramid
 from whet.io.image_files import as_grey, as_rgb
 from whet.models.contract import Counts, Model, family_of
@@ -40,7 +39,7 @@ from whet.parallel.workers import ALL_THREADS, Workers
 
 if TYPE_CHECKING:
     from whet.corrections.effects import Corrected
-    from whet.detector.checks import Check
+    from whet.detector.state import Check
     from whet.io.image_files import ColorOrder, ImageLike
 
 
@@ -447,7 +446,7 @@ class ShapeDetector:
 
     def check(self) -> list[Check]:
         """Check what this detector claims; see `Detector.check`."""
-        from whet.detector.checks import run_checks
+        from whet.detector.state import run_checks
 
         return run_checks(self, self._state)
 

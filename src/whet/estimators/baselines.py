@@ -11,10 +11,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whet._kernels.weak_fitting import boost_one, log_ratios
 from whet.arrays import Bools, Floats, Indices, Int64s
-from whet.estimators.two_classes import OnlineClassifier, TwoClassClassifier, check_known
-from whet.models.gslda.stump_boosting import SMALLEST_ERROR, balanced, reweighted
+from whet.estimators.gslda import OnlineClassifier, TwoClassClassifier, check_known
 from whet.models.gslda.weak_learners import Stumps
-from whet.models.gslda.weak_training import SortedFeatures
+from whet.models.gslda.weak_training import SMALLEST_ERROR, SortedFeatures, balanced, reweighted
 
 # From which samples are positive and their weights, a stump on every feature with its error.
 StumpTrainer = Callable[[Bools, Floats], Stumps]

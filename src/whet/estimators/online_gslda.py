@@ -15,8 +15,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whet.arrays import Bools, Floats, Int64s
 from whet.errors import CannotMergeError, CannotUnlearnError, ForgettingError
-from whet.estimators.gslda import GSLDA, StumpError, Threshold
-from whet.estimators.two_classes import (
+from whet.estimators.gslda import (
+    GSLDA,
+    StumpError,
+    Threshold,
     check_count,
     check_known,
     check_labels,

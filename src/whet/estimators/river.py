@@ -9,8 +9,8 @@ import numpy as np
 
 from whet.arrays import Floats
 from whet.errors import MissingExtraError
+from whet.estimators.gslda import whole_weight
 from whet.estimators.online_gslda import OnlineGSLDA
-from whet.estimators.two_classes import whole_weight
 from whet.lda.discriminant import DEFAULT_RIDGE
 
 try:

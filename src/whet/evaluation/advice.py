@@ -15,15 +15,13 @@ from whet.evaluation.error_kinds import ErrorCount, ErrorKind, ErrorReport
 WEAK = 0.8
 # Smaller gains are not worth advice; those of a learning curve have to stand out from its noise, too.
 LEAST_GAIN = 0.03
-# With fewer objects or images, their number is the first suspect.
+# With fewer objects, their number is the first suspect.
 FEW_OBJECTS = 100
-FEW_NEGATIVE_IMAGES = 30
 # From this share of the training boxes on, those are reported that the window cannot find, as it has another shape.
 MANY_MISFITS = 0.05
 # With fewer boxes, a shape of a class learns less than it gains by a window of its own.
 FEWEST_IN_SHAPE = 40
-# Objects of one property are missed more often than others by this difference, and there are at least this many.
-MORE_OFTEN = 0.15
+# Objects of one property that are missed more often than others are at least this many.
 FEWEST_SUCH = 5
 # Sizes of detected boxes in relation to the annotated ones: standard deviation of their logarithm, and bias.
 SPREAD = 0.15
@@ -154,7 +152,7 @@ def _negatives(findings: Findings) -> list[Advice]:
             f"trees find {curve.by_negatives[0]:.0%} of unseen objects with negatives of {few:,} images, "
             f"{curve.by_negatives[1]:.0%} with {many:,}, at equal false positives"
         )
-        if many < FEW_NEGATIVE_IMAGES:
+        if many < 30:  # their number is the first suspect
             why = f"they come from {many:,} images only; {rates}; add images without the object (--negatives)"
             return [Advice("more negatives", why, max(curve.gain_by_negatives, WEAK / 4))]
         return [Advice("more negatives", f"{rates}; add images (--negatives)", curve.gain_by_negatives)]
@@ -236,7 +234,7 @@ def _more_often(errors: ErrorReport, count: ErrorCount, what: str) -> tuple[floa
     """How much recall would rise if such objects were missed as rarely as others, and a sentence; or 0."""
     such = count.n_objects or 0
     others, missed = errors.n_objects - such, errors.n_missed - count.missed
-    if such < FEWEST_SUCH or not others or count.missed / such < missed / others + MORE_OFTEN:
+    if such < FEWEST_SUCH or not others or count.missed / such < missed / others + 0.15:
         return 0.0, ""
     why = f"it misses {count.missed / such:.0%} of {such:,} objects {what}, and {missed / others:.0%} of the others"
     return (count.missed - such * missed / others) / errors.n_objects, why

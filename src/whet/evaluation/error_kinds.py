@@ -15,17 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whet.arrays import Boxes, Indices
-from whet.evaluation import curves
-from whet.evaluation.evaluation import Evaluation, ImageResult
-from whet.evaluation.matching import NOT_FOUND, Label
+from whet.evaluation.evaluation import NOT_FOUND, Evaluation, ImageResult, Label, average_precision, sweep
 from whet.images.boxes import box_iou, checked_boxes
 
 # TIDE's lower bound: a detection with less overlap is on the background.
 LEAST_OVERLAP = 0.1
 # Boxes that end so near to the image border, in pixels, are taken for cut off.
 BORDER = 2.0
-# A box of the right size and place has an IoU of 0.65 with an object whose aspect ratio differs by this factor.
-ASPECT_FACTOR = 1.6
 
 
 class ErrorKind(StrEnum):
@@ -155,7 +151,7 @@ def count_errors(
     other false positives are removed. Missed objects are found, with scores just above the threshold. (TIDE removes
     them, which would not count what is found below the threshold.)
 
-    >>> from whet.evaluation.evaluation import evaluate_detections
+    >>> from whet.evaluation.evaluation import average_precision, sweep, evaluate_detections
     >>> cars = [[0, 0, 20, 10], [40, 0, 60, 10]]
     >>> found = [[0, 0, 20, 10], [44, 0, 80, 10], [200, 0, 220, 10]]
     >>> report = count_errors(evaluate_detections([(found, [3.0, 2.0, 1.0])], [(cars, None)]))
@@ -172,7 +168,7 @@ def count_errors(
         _ImageErrors.from_result(result, threshold, iou, shape, checked_boxes(boxes), min_size, aspect)
         for result, shape, boxes in known
     ]
-    before = curves.average_precision(evaluation.curve)
+    before = average_precision(evaluation.curve)
     counts = [_counted(kind, images, evaluation, threshold) for kind in ErrorKind]
     seen = [count for count in counts if count.false_positives or count.missed]
     seen.sort(key=lambda count: (-count.average_precision, -count.missed - count.false_positives))
@@ -256,7 +252,8 @@ def _traits(truths: Boxes, shape: tuple[int, int] | None, min_size: float, aspec
     beyond = truths[:, 2:] > np.array([width, height]) - BORDER
     is_cut = (beyond | (truths[:, :2] < BORDER)).any(axis=1) & (shape is not None)
     factor = np.log(np.maximum(size[:, 0], 1e-9) / np.maximum(size[:, 1], 1e-9) / (aspect or 1.0))
-    is_other = (np.abs(factor) > np.log(ASPECT_FACTOR)) & (aspect is not None)
+    # A box of the right size and place has an IoU of 0.65 with an object whose aspect ratio differs by this factor.
+    is_other = (np.abs(factor) > np.log(1.6)) & (aspect is not None)
     return np.select([size.max(axis=1, initial=0.0) < min_size, is_cut, is_other], list(TRAITS), NONE)
 
 
@@ -268,11 +265,11 @@ def _counted(kind: ErrorKind, images: Sequence[_ImageErrors], evaluation: Evalua
     least = np.nextafter(threshold, np.inf) if np.isfinite(threshold) else scores.min(initial=0.0)
     scores = np.append(scores, np.full(n_added, least))
     labels = np.concatenate([*(labels for labels, _ in mended), np.full(n_added, Label.TRUE, np.int8)])
-    swept = curves.sweep(scores, labels, evaluation.curve.n_truths, len(images))
+    swept = sweep(scores, labels, evaluation.curve.n_truths, len(images))
     return ErrorCount(
         kind,
         sum(int((image.of_detection == kind).sum()) for image in images),
         sum(int((image.of_truth == kind).sum()) for image in images),
-        curves.average_precision(swept),
+        average_precision(swept),
         sum(int((image.traits == kind).sum()) for image in images) if kind in TRAITS else None,
     )

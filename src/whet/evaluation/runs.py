@@ -13,16 +13,24 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.arrays import Floats
 from whet.corrections.records import image_hash
 from whet.detector.detector import Detector
 from whet.detector.shape import DetectOptions, ScanOptions
 from whet.detector.storage import load
 from whet.errors import DataNotFoundError, UnreadableImageError
 from whet.evaluation.advice import TARGET_RATE, Advice, Findings, advise
-from whet.evaluation.curves import Curve, average_precision, image_interval, log_average_miss_rate, operating_point
 from whet.evaluation.error_kinds import ErrorReport, count_errors
-from whet.evaluation.evaluation import Evaluation, evaluate_detections
-from whet.evaluation.matching import Label
+from whet.evaluation.evaluation import (
+    Curve,
+    Evaluation,
+    Label,
+    average_precision,
+    evaluate_detections,
+    image_interval,
+    log_average_miss_rate,
+    operating_point,
+)
 from whet.images.detections import Detections
 from whet.io.annotations.annotation import HELD_OUT_PARTS, AnnotatedImage, Annotations
 from whet.io.annotations.formats import read_annotations
@@ -84,7 +92,6 @@ RESAMPLES = 1000
 NONE_SEEN = -float(np.log(0.025))
 
 Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -180,7 +187,7 @@ class EvaluationRun:
         """Rates at the threshold in use and areas over all thresholds, with 95 % intervals.
 
         Images are the samples, as what one image shows is found or missed together: recall and precision have
-        the interval of Korn and Graubard (`whet.evaluation.curves.image_interval`), the others that of a bootstrap
+        the interval of Korn and Graubard (`whet.evaluation.evaluation.image_interval`), the others that of a bootstrap
         over images, drawn with `seed`, and none where there is one image only.
         """
         detections = self.found + self.false_positives

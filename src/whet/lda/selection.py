@@ -23,12 +23,6 @@ from whet.parallel.workers import Held, Threads, Workers
 
 Search = Literal["forward", "forward-backward"]
 
-# A candidate of which less than this share of its own scatter is left after projecting the selected ones out
-# is a linear combination of them, up to the rounding of float64.
-DEPENDENT = 1e-11
-# Rounds that the rows of a factor are made for at once.
-ROUNDS_AT_ONCE = 32
-
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
@@ -131,7 +125,9 @@ class Candidates:
     @classmethod
     def from_scatter(cls, scatter: Scatter, first: int = 0, stride: int = 1) -> Candidates:
         """Candidates of which none is selected."""
-        smallest, factor = DEPENDENT * scatter.diagonal, np.empty((0, len(scatter.gap)))
+        # A candidate of which less than this share of its own scatter is left after projecting the selected ones out is
+        # a linear combination of them, up to the rounding of float64.
+        smallest, factor = 1e-11 * scatter.diagonal, np.empty((0, len(scatter.gap)))
         return cls(scatter, first, scatter.gap, scatter.diagonal, smallest, factor, stride=stride)
 
     def __sizeof__(self) -> int:  # by which Dask knows what a worker holds
@@ -155,7 +151,8 @@ class Candidates:
         r, v, smallest = self.r.copy(), self.v.copy(), self.smallest
         factor = self.factor
         if len(factor) == self.t or not factor.flags.writeable:  # full, or received from another worker
-            factor = np.concatenate([factor[: self.t], np.empty((ROUNDS_AT_ONCE, len(r)))])
+            # Rounds that the rows of a factor are made for at once.
+            factor = np.concatenate([factor[: self.t], np.empty((32, len(r)))])
         project_out(self.scatter.row(chosen.described), factor, self.t, chosen.column, chosen.pivot, chosen.gap, r, v)
         place, is_elsewhere = divmod(chosen.index - self.first, self.stride)
         if not is_elsewhere:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from whet._kernels.box_overlaps import connect_similar
 from whet._kernels.opencv_scan import Steps, scan_bands
 from whet._kernels.pixel_sums import RUN
-from whet._kernels.window_sums import OPENCV_MIN_SIGMA
+from whet._kernels.window_scan import OPENCV_MIN_SIGMA
 from whet.arrays import Floats, Indices, Int32s, Int64s, Pixels
 from whet.errors import CascadeFileError, EmptyClassifierError
 from whet.models.gslda.cascade_scan import Layout
@@ -258,12 +258,6 @@ def grey_of(image: Pixels) -> Pixels:
     return ((total + (1 << 14)) >> 15).astype(np.uint8)
 
 
-# Integrals of a band: 4 MB. What is read stays in the cache anyway, but memory that is new to a process costs time.
-MOST_INTEGRALS = 2**20
-# Several bands per thread, so that threads finish at about the same time.
-BANDS_A_WORKER = 6
-
-
 def scan_levels(
     cascade: OpenCVCascade, image: Pixels, scales: list[np.float32], threads: int | None = None
 ) -> tuple[Int32s, Floats]:
@@ -276,7 +270,8 @@ def scan_levels(
     workers = threads or available_threads()
     line = Layout.from_width(width + RUN, 2).line
     count = channels_of(cascade)
-    bands = bands_of(levels, cascade.window, MOST_INTEGRALS // (line * count), workers)
+    # Integrals of a band: 4 MB. What is read stays in the cache anyway, but memory that is new to a process costs time.
+    bands = bands_of(levels, cascade.window, 2**20 // (line * count), workers)
     steps = steps_of(cascade, line)
     counter = np.zeros(1, dtype=np.int64)
     most_rows = int(((bands[:, 2] - 1) * bands[:, 4]).max(initial=0)) + cascade.window[0]
@@ -306,7 +301,8 @@ def bands_of(levels: list[Level], window: tuple[int, int], most_rows: int, worke
     bands: list[tuple[int, ...]] = []
     for i, level in enumerate(levels):
         if level.rows and level.columns:
-            share = -(-total // (workers * BANDS_A_WORKER * level.columns)) if workers > 1 else level.rows
+            # Several bands per thread, so that threads finish at about the same time.
+            share = -(-total // (workers * 6 * level.columns)) if workers > 1 else level.rows
             size = max(min(max(share, window[0]), (most_rows - window[0]) // level.step), 1)
             bands += [
                 (i, rows.start, rows.stop - rows.start, level.columns, level.step, *level.shape)

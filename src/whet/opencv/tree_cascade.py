@@ -22,16 +22,13 @@ from whet._kernels.opencv_trees import (
     SimdTrees,
     WalkedTrees,
 )
-from whet._kernels.window_sums import CORNERS, NODE, SUBSET
+from whet._kernels.window_scan import CORNERS, NODE, SUBSET
 from whet.arrays import Bools, Float32s, Floats, Indices, Int32s, Words
 from whet.errors import CannotConvertError
-from whet.models.gslda.cascade import MOST_PIXELS
+from whet.models.gslda.cascade import MOST_PIXELS, Stage
 from whet.models.gslda.cascade_scan import CORNERS as MOST_CORNERS
 from whet.models.gslda.cascade_scan import Layout
-from whet.models.gslda.lbp import BlockPatternPool
-from whet.models.gslda.pools import MOST_CONDITIONS
-from whet.models.gslda.rectangles import TILTED, RectanglePool
-from whet.models.gslda.stage import Stage
+from whet.models.gslda.pools import MOST_CONDITIONS, TILTED, BlockPatternPool, RectanglePool
 from whet.models.gslda.weak_learners import LeafPool, Leaves, Stumps, Subsets
 
 

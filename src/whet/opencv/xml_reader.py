@@ -18,10 +18,8 @@ import numpy as np
 
 from whet.arrays import Float32s, Int32s, Int64s
 from whet.errors import CascadeFileError
-from whet.io.bounded_xml import MAX_BYTES, parse_bounded
-from whet.io.files import read_bounded
-from whet.models.gslda.lbp import CODES, BlockPatternPool
-from whet.models.gslda.rectangles import RECTANGLES, RectanglePool
+from whet.io.files import MAX_BYTES, parse_bounded, read_bounded
+from whet.models.gslda.pools import CODES, RECTANGLES, BlockPatternPool, RectanglePool
 from whet.opencv.tree_cascade import OpenCVCascade, Trees
 
 MAX_STAGES = 1_000
@@ -83,7 +81,7 @@ def read_opencv(path: Path | str) -> OpenCVCascade:
     >>> from whet.models.gslda.haar import HaarKind, HaarPool
     >>> from whet.models.gslda.weak_learners import Stumps
     >>> from whet.models.gslda.cascade import Cascade
-    >>> from whet.models.gslda.stage import Stage
+    >>> from whet.models.gslda.cascade import Stage
     >>> edge = Stumps(*(np.array([v]) for v in (0, np.float32(0.5), np.int8(1), 0.0)))
     >>> pool = HaarPool.from_window((8, 8), [HaarKind.X2])
     >>> stage = Stage(pool.take([0]), edge, np.array([2.0]), 1.0)

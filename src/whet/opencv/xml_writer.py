@@ -15,18 +15,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.window_sums import OPENCV_MIN_SIGMA
+from whet._kernels.window_scan import OPENCV_MIN_SIGMA
 from whet.arrays import Float32s, Floats, Indices
 from whet.errors import CannotExportError
 from whet.io.files import write_atomically
-from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade import Cascade, Stage
 from whet.models.gslda.cascade_model import CascadeModel
 from whet.models.gslda.haar import HaarKind, HaarPool
 from whet.models.gslda.integral import FeatureFamily
-from whet.models.gslda.lbp import BlockPatternPool
-from whet.models.gslda.pools import FAMILIES
-from whet.models.gslda.rectangles import EXACT, RectanglePool
-from whet.models.gslda.stage import Stage
+from whet.models.gslda.pools import EXACT, FAMILIES, BlockPatternPool, RectanglePool, name_in
 from whet.models.gslda.weak_learners import Leaves, Stumps, Subsets, conditions_of
 
 LEFT, RIGHT = 0, 1
@@ -206,7 +203,7 @@ def _family(cascade: Cascade) -> str:
         return "LBP"
     if not kinds <= {(HaarPool, Stumps), (RectanglePool, Stumps)}:
         known = {HaarPool: "Haar", RectanglePool: "Haar", BlockPatternPool: "LBP"}
-        names = sorted({known.get(kind) or FAMILIES.name_of(kind) or kind.__name__ for kind, _ in kinds})
+        names = sorted({known.get(kind) or name_in(FAMILIES, kind) or kind.__name__ for kind, _ in kinds})
         raise CannotExportError(
             f"got {' and '.join(names)} stages; an OpenCV file holds either Haar stumps or LBP stumps: train with "
             "--for-opencv"

@@ -37,17 +37,11 @@ R = TypeVar("R")
 Held = Any
 Row = tuple[Any, ...]
 
-# Tasks that are submitted ahead, for each that runs: workers never wait for this process.
-AHEAD = 3
-# Rows of a task: a task costs about 15 ms of all processes together, and an image takes 30.
-MOST_ROWS = 8
 # Seconds until a scheduler has answered: Dask waits for its first message without end.
 HANDSHAKE = 20
 # Seconds to wait for the first worker of a cluster, or for new ones when all are gone, and between two looks.
 FIRST_WORKER = 60
 LOOKS_AFTER = 5
-# Directories of images of which a file is looked for on each worker.
-MOST_DIRECTORIES = 50
 # Dask samples the stacks of a worker 100 times a second, and every event loop ticks 50 times a second. Where workers
 # use all cores, this takes about 5 % of the time in which they train weak learners.
 QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms"}
@@ -156,7 +150,8 @@ class Cluster(Threads):
             return
         files: dict[Path, Path] = {}
         for path in paths:
-            if path.parent not in files and len(files) < MOST_DIRECTORIES and _can_read(path):
+            # Directories of images of which a file is looked for on each worker.
+            if path.parent not in files and len(files) < 50 and _can_read(path):
                 files[path.parent] = path
         try:
             # A worker that died meanwhile is left out: its tasks go to others.
@@ -204,9 +199,11 @@ class Cluster(Threads):
 
         A task costs milliseconds of messages: where there are many rows, it has several of them.
         """
-        rows, ahead = list(zip(*columns, strict=False)), AHEAD * self.slots
+        # Tasks that are submitted ahead, for each that runs: workers never wait for this process.
+        rows, ahead = list(zip(*columns, strict=False)), 3 * self.slots
         self._check_visible(rows)
-        size = min(max(len(rows) // ahead, 1), MOST_ROWS)
+        # Rows of a task: a task costs about 15 ms of all processes together, and an image takes 30.
+        size = min(max(len(rows) // ahead, 1), 8)
         waiting: deque[tuple[list[Row], Future[Any]]] = deque()
         try:
             for start in range(0, len(rows), size):

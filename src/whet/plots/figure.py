@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from whet.errors import MissingExtraError
-from whet.evaluation.curves import Curve, average_precision
+from whet.evaluation.evaluation import Curve, average_precision
 from whet.io.files import prepared_folder, write_atomically
 from whet.plots.drawing import (
     FALSE_POSITIVE,
     MISSED,
     check_none_replaced,
+    contact_sheet,
     draw_evaluation,
     drawing_places,
     save_image,
     score_text,
 )
-from whet.plots.sheets import contact_sheet
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,7 +67,7 @@ def draw_roc(curves: Mapping[str, Curve], path: Path, axis: Literal["linear", "l
     On a log axis, zero false positives are drawn at 0.5.
 
     >>> import tempfile
-    >>> from whet.evaluation.curves import sweep
+    >>> from whet.evaluation.evaluation import sweep
     >>> swept = sweep([3.0, 2.0, 1.0], [1, 0, 1], n_truths=2, n_images=1)
     >>> draw_roc({"ours": swept}, Path(tempfile.mkdtemp()) / "roc.png", axis="log").name
     'roc.png'

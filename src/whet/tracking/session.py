@@ -138,9 +138,6 @@ class FrameCounter:
 # Called after every frame: draws it, writes a line, or sends it to a browser.
 FrameCallback = Callable[[VideoFrame, TrackedFrame], None]
 
-# After this many frames in a row without a detection, the session warns.
-MANY_WITHOUT = 1000
-
 
 @dataclass
 class Summary:
@@ -232,7 +229,8 @@ class Session:
         if tracked.track is not None:
             score = tracked.track.score
             summary.best_score = score if summary.best_score is None else max(score, summary.best_score)
-        if without and without % MANY_WITHOUT == 0:
+        # After this many frames in a row without a detection, the session warns.
+        if without and without % 1000 == 0:
             self.warn(f"no detection in the last {without:,} frames; check the camera, or lower the minimum score")
 
     def _finish(self, summary: Summary) -> None:

@@ -30,22 +30,24 @@ from whet.io.annotations.formats import read_annotations
 from whet.io.files import short_hashes
 from whet.io.image_files import find_images
 from whet.lda.statistics import BinaryStatistics
+from whet.models.gslda.cascade import Stage
 from whet.models.gslda.cascade_model import CascadeModel
+from whet.models.gslda.fitting import Variations
 from whet.models.gslda.integral import IntegralStack
-from whet.models.gslda.rejection import Variations
-from whet.models.gslda.stage import Stage
 from whet.opencv.tree_cascade import OpenCVCascade, stages_of
 from whet.opencv.xml_reader import read_opencv
 from whet.parallel.workers import Threads
 from whet.training.backgrounds import Backgrounds, BoxesByImage, backgrounds_of, image_faults
-from whet.training.families import FewPositivesWarning
 from whet.training.gslda import CascadeTraining, grey_backgrounds
+from whet.training.loop import FewPositivesWarning
 from whet.training.preparation import split_images, split_objects
 from whet.training.samples import NO_PLACES, Jitter, Positives, cut_positives
 from whet.training.validation import ScannedImages, held_out_reference
 from whet.training.windows import grey_window
 
 Patches = NDArray[np.uint8]
+# Positives, each with the number of its photograph, and images: to be counted, or as reference set.
+Side = tuple[Positives, Sequence[Path]]
 
 # Share of the photographs that are not counted: they make the reference set.
 HELD_OUT = 0.25
@@ -62,105 +64,16 @@ FEWEST_NEGATIVES = 500
 MOST_PER_IMAGE = 50
 AT_ONCE = 2000
 JITTER = Jitter(shift=0.035, scale=0.09, rotation=12.0)
-# If the aspect ratios of boxes and window differ by more than this, windows have another size than in a scan, which
-# uses sizes this far apart.
-MAX_ASPECT_RATIO = SCALE_FACTOR
 
 
 class FewNegativesWarning(UserWarning):
     """Few negative windows reach some stages; the message says which."""
 
 
-@dataclass(frozen=True, eq=False)
-class Adoption:
-    """The detector, the numbers of stages in which negatives of earlier stages are counted too, and those counted."""
-
-    detector: Detector
-    short_stages: tuple[int, ...]
-    n_negatives: list[int]
-
-
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """Positives, each with the number of its photograph, and images: to be counted, or as reference set."""
-
-    positives: Positives
-    images: Sequence[Path]
-
-
-def adopt_patches(
-    cascade: OpenCVCascade | str | PathLike[str],
-    positives: Patches,
-    images: Sequence[Path],
-    *,
-    groups: NDArray[np.intp] | None = None,
-    excluded_boxes: BoxesByImage | None = None,
-    held_out: float = HELD_OUT,
-    n_negatives: int = NEGATIVES,
-    box_offset: BoxOffset | None = None,
-    provenance: Provenance | None = None,
-    seed: int = 0,
-    threads: int | None = None,
-) -> Detector:
-    """Make an OpenCV cascade correctable: count the responses of its stages to patches of the object and to images.
-
-    `positives` are (samples, height, width) of the cascade's window; `Variations` of `whet.models.gslda.rejection` make
-    many of one photograph. Positives with the same number in `groups` (samples,) come from one photograph, and are
-    either all held out or all counted. `images` contain no object, except in the `excluded_boxes` (n, 4) of an image.
-
-    Stages, weights and thresholds stay as they are, so the detector finds what the cascade finds, until it is
-    corrected. About `n_negatives` windows or more are counted in each stage. The photographs and images that are
-    `held_out` make the reference set, which guards and judges corrections. The same seed gives the same detector.
-
-    The weak learners of a tree are its leaves. Raises `CannotConvertError` for rectangles whose weights are not whole.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> from PIL import Image
-    >>> from whet.models.gslda.cascade import Cascade
-    >>> from whet.models.gslda.haar import HaarPool
-    >>> from whet.opencv.xml_writer import write_opencv
-    >>> from whet.models.gslda.fitting import train_stage
-    >>> rng = np.random.default_rng(0)
-    >>> patches = rng.integers(0, 170, (400, 8, 8), dtype=np.uint8)
-    >>> patches[:200, :, 4:] += 60  # the object is brighter on the right
-    >>> stage = train_stage(HaarPool.from_window((8, 8)), patches, np.arange(400) < 200, 3)
-    >>> with TemporaryDirectory() as folder:
-    ...     _ = write_opencv(Cascade((8, 8), (stage.run(),)), f"{folder}/object.xml")
-    ...     images = [Path(folder) / name for name in ("1.png", "2.png")]
-    ...     for path in images:
-    ...         Image.fromarray(rng.integers(0, 230, (50, 50), dtype=np.uint8)).save(path)
-    ...     detector = adopt_patches(f"{folder}/object.xml", patches[:200], images, n_negatives=100)
-    >>> positive, negative = detector.only.base.model.stages[0].statistics
-    >>> positive.n, negative.n
-    (160, 156)
-    """
-    source = cascade if isinstance(cascade, OpenCVCascade) else read_opencv(Path(cascade))
-    _check(positives, source.window, groups)
-    if not 0 < held_out < 1:
-        raise ValueError(f"got held_out={held_out}; expected a number between 0 and 1")
-    numbers = np.arange(len(positives)) if groups is None else groups
-    _check_number(len(np.unique(numbers)))
-    rows = split_objects(numbers, held_out, seed)
-    sides = (
-        _Side(Positives(positives[part], numbers[part]), paths)
-        for part, paths in zip(rows, split_images(images, held_out, seed), strict=True)
-    )
-    return _adopted(
-        source,
-        *sides,
-        excluded_boxes=excluded_boxes or {},
-        n_negatives=n_negatives,
-        box_offset=box_offset or BoxOffset(),
-        provenance=provenance or Provenance(),
-        seed=seed,
-        threads=threads,
-    ).detector
-
-
-def _adopted(
+def adopt_sides(
     source: OpenCVCascade,
-    counted: _Side,
-    reference: _Side,
+    counted: Side,
+    reference: Side,
     *,
     excluded_boxes: BoxesByImage,
     n_negatives: int = NEGATIVES,
@@ -170,15 +83,19 @@ def _adopted(
     threads: int | None,
     progress: Callable[[float], None] = lambda _: None,
     photographs: Sequence[Path] = (),
-) -> Adoption:
+) -> tuple[Detector, tuple[int, ...], list[int]]:
+    """Count one side, and make the reference set of the other.
+
+    Returns the detector, the numbers of stages in which negatives of earlier stages are counted too, and those counted.
+    """
     sides = [
         grey_backgrounds(
-            side.images, source.window, excluded_boxes, seed=seed, workers=Threads(threads), box_offset=box_offset
+            paths, source.window, excluded_boxes, seed=seed, workers=Threads(threads), box_offset=box_offset
         )
-        for side in (counted, reference)
+        for _, paths in (counted, reference)
     ]
     stages, short = count_stages(
-        stages_of(source), counted.positives.windows, sides[0], n_negatives, lambda done: progress(0.7 * done)
+        stages_of(source), counted[0].windows, sides[0], n_negatives, lambda done: progress(0.7 * done)
     )
     if short:
         warnings.warn(_few_negatives(short, len(stages)), FewNegativesWarning, stacklevel=4)
@@ -187,15 +104,15 @@ def _adopted(
     base = DetectorBase(model, provenance)
     held_out = held_out_reference(
         model,
-        reference.positives,
+        reference[0],
         sides[1],
         ScannedImages.from_backgrounds(sides[1], model),
         seed=seed,
         progress=lambda done: progress(0.7 + 0.3 * done),
     )
-    images = short_hashes(dict.fromkeys([*counted.images, *reference.images, *photographs]))
+    images = short_hashes(dict.fromkeys([*counted[1], *reference[1], *photographs]))
     base = replace(base, reference=held_out, training_images=images)
-    return Adoption(Detector.from_base(base, reporting=Reporting(box_offset)), tuple(short), n_counted)
+    return Detector.from_base(base, reporting=Reporting(box_offset)), tuple(short), n_counted
 
 
 def _few_negatives(short: Sequence[int], n_stages: int) -> str:
@@ -210,17 +127,8 @@ def _few_negatives(short: Sequence[int], n_stages: int) -> str:
     )
 
 
-def _check(positives: Patches, window: tuple[int, int], groups: NDArray[np.intp] | None) -> None:
-    if positives.dtype != np.uint8 or positives.shape[1:] != window:
-        raise TrainingDataError(
-            f"got positives {positives.dtype} of shape {positives.shape}; expected uint8, (samples, {window[0]}, "
-            f"{window[1]}), the cascade's window"
-        )
-    if groups is not None and groups.shape != (len(positives),):
-        raise TrainingDataError(f"got groups of shape {groups.shape} for {len(positives)} positives; expected one each")
-
-
-def _check_number(n: int) -> None:
+def check_number(n: int) -> None:
+    """Raise `TrainingDataError` for too few photographs, and warn of few."""
     if n < FEWEST_OBJECTS:
         raise TrainingDataError(f"got {n} photographs of the object; expected at least {FEWEST_OBJECTS}: add some")
     if n < FEW_OBJECTS:
@@ -232,9 +140,15 @@ def _check_number(n: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class AdoptionRun(Adoption):
-    """An adoption, with the data that were counted and their problems."""
+class AdoptionRun:
+    """The detector, the numbers of stages in which negatives of earlier stages are counted too, and those counted.
 
+    `positives` and `images` are the data, `problems` what of them could not be used.
+    """
+
+    detector: Detector
+    short_stages: tuple[int, ...]
+    n_negatives: list[int]
     positives: Positives
     images: tuple[Path, ...]
     problems: tuple[Problem, ...]
@@ -248,7 +162,9 @@ def shape_warning(boxes: Boxes, window: tuple[int, int]) -> str | None:
     >>> shape_warning(np.array([[10.0, 20.0, 40.0, 55.0]]), (20, 20))
     """
     choice, (height, width) = grey_window(boxes), window
-    if abs(log(choice.aspect * height / width)) <= log(MAX_ASPECT_RATIO):
+    # If the aspect ratios of boxes and window differ by more than this, windows have another size than in a scan, which
+    # uses sizes this far apart.
+    if abs(log(choice.aspect * height / width)) <= log(SCALE_FACTOR):
         return None
     return (
         f"the boxes have a width/height of {choice.aspect:.2g} (median of {choice.n_boxes:,}; 80 % from "
@@ -322,7 +238,7 @@ def adopt_from(
     excluded_boxes = backgrounds_of(annotations)
     faults = image_faults(list(excluded_boxes), source.window)
     backgrounds = tuple(path for path in excluded_boxes if path not in faults)
-    run = _adopted(
+    adopted = adopt_sides(
         source,
         *_split_by_photograph(annotations, positives, backgrounds, seed),
         excluded_boxes=excluded_boxes,
@@ -335,7 +251,7 @@ def adopt_from(
     )
     unreadable = (Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
     problems = *positives.problems, *unreadable
-    return AdoptionRun(run.detector, run.short_stages, run.n_negatives, positives, backgrounds, problems)
+    return AdoptionRun(*adopted, positives, backgrounds, problems)
 
 
 def _class_of(annotations: Annotations) -> str:
@@ -346,12 +262,12 @@ def _class_of(annotations: Annotations) -> str:
 
 def _split_by_photograph(
     annotations: Annotations, positives: Positives, backgrounds: Sequence[Path], seed: int
-) -> tuple[_Side, _Side]:
+) -> tuple[Side, Side]:
     """What is counted, with noise, and what makes the reference set, without."""
     with_object = [image for image in annotations.images if len(image.objects)]
     ends = np.cumsum([len(image.objects) for image in with_object])
     photograph = np.searchsorted(ends, positives.objects, side="right")
-    _check_number(len(np.unique(photograph)))
+    check_number(len(np.unique(photograph)))
     counted, held_out = split_objects(photograph, HELD_OUT, seed)
     held_out_paths = {with_object[i].path for i in np.unique(photograph[held_out]).tolist()}
     paths = {image.path for image in with_object}
@@ -364,8 +280,8 @@ def _split_by_photograph(
         )
     more = split_images(others, HELD_OUT, seed) if len(others) > 1 else (others, [])
     return (
-        _Side(Positives(_with_noise(positives.windows[counted], seed), photograph[counted]), [*own, *more[0]]),
-        _Side(Positives(positives.windows[held_out], photograph[held_out]), [*theirs, *more[1]]),
+        (Positives(_with_noise(positives.windows[counted], seed), photograph[counted]), [*own, *more[0]]),
+        (Positives(positives.windows[held_out], photograph[held_out]), [*theirs, *more[1]]),
     )
 
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from whet.errors import TrainingDataError, UnreadableImageError
 from whet.evaluation.error_kinds import LEAST_OVERLAP
 from whet.images.boxes import Boxes, Floats, areas, box_iou, intersection_over_first
-from whet.images.detections import FiredWindows
-from whet.images.grouping import without_near_copies
+from whet.images.detections import FiredWindows, without_near_copies
 from whet.images.pyramid import Pyramid, WindowIndex
 from whet.io.annotations.annotation import Annotations, Problem, ProblemKind
 from whet.io.files import map_files
@@ -26,7 +25,7 @@ from whet.training.samples import NO_PLACES, Places, Windows
 
 if TYPE_CHECKING:
     from whet.models.contract import Model
-    from whet.training.families import FamilyTraining
+    from whet.training.loop import FamilyTraining
     from whet.training.windows import WindowChoice
 
 R = TypeVar("R")
@@ -36,16 +35,8 @@ BoxesByImage = Mapping[Path, Boxes]
 # Receives the numbers of windows found, of windows tested and of images scanned.
 MiningProgress = Callable[[int, int, int], None]
 
-# An image whose box covers more than this share is a crop of the object and has no background.
-MOST_COVERED = 0.8
-# Windows of a step come from at least this many images, if there are as many.
-FEWEST_SHARE = 3
-# Places of an image that a threshold is chosen by.
-MOST_PLACES = 200
 # Random windows are tried this often, where some overlap objects.
 TRIES = 3
-# Rows and columns of windows of a level by which the share outside of boxes is measured.
-MOST_ROWS = 50
 # Images of a round: random mining ends after the first round with enough windows.
 IMAGES_PER_ROUND = 32
 # What to do where an image cannot be read again whose windows are samples already.
@@ -243,7 +234,8 @@ class Background:
         for level in pyramid.levels:
             sides = zip(level.shape, pyramid.window, strict=True)
             places = [np.arange(0, side - length + 1, pyramid.step) for side, length in sides]
-            some = [axis[:: -(-len(axis) // MOST_ROWS)] for axis in places]
+            # Rows and columns of windows of a level by which the share outside of boxes is measured.
+            some = [axis[:: -(-len(axis) // 50)] for axis in places]
             y, x = (axis.ravel() for axis in np.meshgrid(*some, indexing="ij"))
             n = len(places[0]) * len(places[1])
             n_windows += n
@@ -387,7 +379,8 @@ class Backgrounds:
         if rule.order == "random":
             numbers = np.argsort(mixed(self.seed, turn, numbers), kind="stable")
         if most is None:
-            share = -(-FEWEST_SHARE * n // max(len(self.images), 1)) if rule.order == "score" else 0
+            # Windows of a step come from at least this many images, if there are as many.
+            share = -(-3 * n // max(len(self.images), 1)) if rule.order == "score" else 0
             most = max(rule.per_image, share)
         hauls: list[_Haul] = []
         n_places = n_tested = 0
@@ -421,7 +414,8 @@ class Backgrounds:
 
     def accepted(self, model: Model, numbers: NDArray[np.intp]) -> tuple[Places, Floats]:
         """All places of some images that a model accepts, without near-copies, image by image, and their scores."""
-        hauls = [haul for haul in self._hauls(model, numbers, MOST_PLACES, NO_PLACES) if haul]
+        # Places of an image that a threshold is chosen by.
+        hauls = [haul for haul in self._hauls(model, numbers, 200, NO_PLACES) if haul]
         places, keys = zip((NO_PLACES, np.empty(0)), *(haul[:2] for haul in hauls), strict=True)
         return np.concatenate(places), -np.concatenate(keys)
 
@@ -480,18 +474,6 @@ def _no_result(*_: object) -> None:
 # --- Which images -----------------------------------------------------------------------------------------------------
 
 
-def usable_images(paths: Sequence[Path], window: Shape) -> list[Path]:
-    """The images that can be opened and are at least as large as the window; warns about the others.
-
-    This reads only headers: a truncated file is skipped later.
-    """
-    faults = image_faults(paths, window)
-    if faults:
-        first = "; ".join(list(faults.values())[:3])
-        warnings.warn(f"skipped {len(faults)} images: {first}", SkippedImagesWarning, stacklevel=3)
-    return [path for path in paths if path not in faults]
-
-
 def image_faults(paths: Sequence[Path], window: Shape, shapes: Mapping[Path, Shape] | None = None) -> dict[Path, str]:
     """The problems of images that cannot be opened or are smaller than the window, by their headers.
 
@@ -541,8 +523,9 @@ def backgrounds_of(annotations: Annotations) -> dict[Path, Boxes]:
 
     Images that one box covers almost entirely, and images with incomplete annotations, are omitted.
     """
+    # An image whose box covers more than this share is a crop of the object and has no background.
     return {
         image.path: image.boxes
         for image in annotations.images
-        if image.is_complete and areas(image.boxes).max(initial=0) <= MOST_COVERED * image.shape[0] * image.shape[1]
+        if image.is_complete and areas(image.boxes).max(initial=0) <= 0.8 * image.shape[0] * image.shape[1]
     }

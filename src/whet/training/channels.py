@@ -38,8 +38,7 @@ from whet.models.channels.fitting import (
 from whet.models.channels.tree_model import TreeModel
 from whet.models.responses import Responses
 from whet.training.backgrounds import Mined, MiningProgress
-from whet.training.families import FamilyTraining, Fitting, mean_megapixels
-from whet.training.loop import Training
+from whet.training.loop import FamilyTraining, Fitting, Training, mean_megapixels
 from whet.training.preparation import Preparation
 from whet.training.progress import FitProgress, Stop, StopReason
 from whet.training.samples import Windows
@@ -59,8 +58,6 @@ from whet.training.windows import WindowChoice, cell_window
 ROUNDS = (1 / 32, 1 / 8, 1 / 2, 1.0)
 # Negatives of each round from beside the objects of held-out images, at most, as a share of the others.
 BESIDE = 1 / 4
-# Places of a held-out image that the threshold of a detector lets through, far more than any operating point needs.
-PLACES_PER_IMAGE = 10
 # Samples of each class that guard corrections: with 1,024 trees, they take half a megabyte.
 MOST_GUARDS = 500
 # Core seconds on a server of 2024: per megapixel of an image and its pyramid, per tree and sample, per positive.
@@ -71,8 +68,6 @@ SECONDS_PER_POSITIVE = 0.004
 # Trees in all, as a share of those of the last round: rounds, cross-validation, and the learning curve.
 CURVE_TIME = 0.75
 TREES_IN_ALL = sum(ROUNDS) + FOLDS + CURVE_TIME
-# Scans of the images after the last round take as long as this many rounds of mining.
-LAST_SCANS = 2
 # Events of growing trees.
 TREES_PER_EVENT = 16
 
@@ -207,7 +202,8 @@ class TreeFitting(Fitting):
         rounds = sum([size * per_round * (k + 1) for k, size in enumerate(self.sizes)][len(steps) :])
         validation = (FOLDS + CURVE_TIME) * self.sizes[-1] * per_round * len(ROUNDS)
         mining = (steps[-1].ended - sum(step.seconds for step in steps)) / len(steps)
-        left = pace * (rounds + validation) + mining * (len(ROUNDS) - len(steps) + LAST_SCANS)
+        # Scans of the images after the last round take as long as this many rounds of mining.
+        left = pace * (rounds + validation) + mining * (len(ROUNDS) - len(steps) + 2)
         return max(left - (training.seconds - steps[-1].ended), 0.0)
 
     def finish(self, training: Training, reason: StopReason, message: str) -> Fitted:
@@ -226,7 +222,9 @@ class TreeFitting(Fitting):
         unseen = validation.unseen_scores(samples.positives, trees)
         loose = self._loose_model(trees)
         places = HeldOutPlaces.from_images(held_out, loose)
-        least = places.exceeded_by(PLACES_PER_IMAGE, otherwise=float(loose.votes.threshold[0]))
+        # Places of a held-out image that the threshold of a detector lets through, far more than any operating point
+        # needs.
+        least = places.exceeded_by(10, otherwise=float(loose.votes.threshold[0]))
         window = self.prepared.choice.window
         rejection = rejection_of_accepted(trees, unseen, least)
         model = tree_model(trees, window, rejection, least)

@@ -363,7 +363,7 @@ def opencv_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     Traceback (most recent call last):
     whet.errors.ConfigError: features='haar,lbp': expected haar or lbp, because an OpenCV cascade has one kind of ...
     """
-    from whet._kernels.window_sums import OPENCV_MIN_SIGMA
+    from whet._kernels.window_scan import OPENCV_MIN_SIGMA
 
     features = settings.get("features", CHANNELS)
     if features not in (CHANNELS, *GREY_FEATURES):

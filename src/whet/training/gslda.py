@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.errors import CannotSeparateError, CheckpointError, TrainingDataError
-from whet.evaluation.curves import image_interval, rate_interval
+from whet.errors import CannotSeparateError, CheckpointError
+from whet.evaluation.evaluation import image_interval, rate_interval
 from whet.images.boxes import BoxOffset
 from whet.images.pyramid import SCALE_FACTOR
 from whet.lda.discriminant import DEFAULT_RIDGE
+from whet.models.gslda.cascade import TrainedStage
 from whet.models.gslda.cascade_model import CascadeModel
-from whet.models.gslda.fitting import GreedyLDA, StageGoal, StageLearner, StageValidation, train_stage
+from whet.models.gslda.fitting import GreedyLDA, StageGoal, StageLearner, StageValidation, pruned, train_stage
 from whet.models.gslda.integral import FeatureFamily, IntegralStack
 from whet.models.gslda.pools import TRAINABLE
-from whet.models.gslda.rejection import pruned
-from whet.models.gslda.stage import TrainedStage
 from whet.parallel.workers import ALL_THREADS, Workers
-from whet.training.backgrounds import Backgrounds, BoxesByImage, Mined, MiningRule, usable_images
+from whet.training.backgrounds import Backgrounds, BoxesByImage, Mined, MiningRule
 from whet.training.config import TrainingConfig
-from whet.training.families import FamilyTraining, FewPositivesWarning, Fitting, check_objects, mean_megapixels
-from whet.training.loop import Training
-from whet.training.preparation import Preparation, digest, prepare_windows
+from whet.training.loop import FamilyTraining, FewPositivesWarning, Fitting, Training, check_objects, mean_megapixels
+from whet.training.preparation import Preparation
 from whet.training.progress import FitProgress, Rates, Stop, StopReason, TrainingResult
 from whet.training.samples import Positives, Windows
 from whet.training.validation import Fitted
@@ -40,8 +38,6 @@ FEWEST_OBJECTS = 20
 AT_ONCE = 2048
 # Training stops if the images supply less than this share of the requested negatives.
 FEWEST = 0.1
-# Fewer held-out windows cannot validate a further stage.
-FEWEST_HELD_OUT = 10
 # A random stage accepts negatives at the rate of positives. A stage that accepts more than this share of that rate
 # costs positives and time, and rejects almost nothing.
 STALLED = 0.95
@@ -336,7 +332,8 @@ def stop_by_held_out(held_out: Mined, n_stages: int, config: TrainingConfig, sta
             "max_weak_learners or max_features, or lower min_detection_rate"
         )
     n = len(held_out.places)
-    if n < FEWEST_HELD_OUT:
+    # Fewer held-out windows cannot validate a further stage.
+    if n < 10:
         return StopReason.IMAGES_EXHAUSTED, (
             f"Found only {n} of {config.held_out_per_stage} negatives in held-out images; add images with --negatives"
         )
@@ -351,38 +348,6 @@ def stop_by_mined(mined: Mined, config: TrainingConfig) -> Stop | None:
     return StopReason.IMAGES_EXHAUSTED, (
         f"Found only {n} of {config.negatives_per_stage} negatives in the training images; add images with --negatives"
     )
-
-
-# --- From patches -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class PoolsTraining(CascadeTraining):
-    """Cascades of given pools of features, with a learner; None: `GreedyLDA`."""
-
-    pools: tuple[FeatureFamily, ...]
-    learner: StageLearner | None = None
-
-    def pools_of(self, prepared: Preparation) -> tuple[FeatureFamily, ...]:  # noqa: ARG002
-        """The given pools."""
-        return self.pools
-
-    def fitting(self, prepared: Preparation) -> CascadeFitting:
-        """A cascade of these pools."""
-        return CascadeFitting(prepared, self.pools, self.learner)
-
-    def fingerprint(self) -> dict[str, str]:
-        """A text for pools and learner, which a checkpoint must agree on."""
-        # The text of an object that is no dataclass would contain its address.
-        text = str(self.learner) if is_dataclass(self.learner) else type(self.learner).__qualname__
-        pools = "; ".join(f"{len(pool)} of {type(pool).__name__}, {digest(_columns(pool))}" for pool in self.pools)
-        return {"learner": text, "features": pools}
-
-
-def _columns(pool: FeatureFamily) -> list[object]:
-    # The fields only: other attributes may be a cache.
-    names = list(pool.__dataclass_fields__) if is_dataclass(pool) else sorted(vars(pool))
-    return [getattr(pool, name) for name in names]
 
 
 def given_window(window: tuple[int, int], box_offset: BoxOffset | None = None) -> WindowChoice:
@@ -403,40 +368,3 @@ def grey_backgrounds(
     """Images to take grey windows (height, width) from, outside of `excluded` boxes (n, 4)."""
     choice = given_window(window, box_offset)
     return Backgrounds(images, CascadeTraining(), choice, excluded, seed=seed, workers=workers)
-
-
-def prepare_patches(
-    pools: FeatureFamily | Sequence[FeatureFamily],
-    positives: Windows,
-    images: Sequence[Path],
-    config: TrainingConfig | None = None,
-    learner: StageLearner | None = None,
-    groups: NDArray[np.intp] | None = None,
-    excluded_boxes: BoxesByImage | None = None,
-) -> Preparation:
-    """Prepare the training of a cascade from patches: stages until it reaches `config.target_false_positive_rate`.
-
-    `positives` are patches (n, height, width) of the object, `images` files without it. `config.validation_share` of
-    both is held out; a run of neighbouring positives, and an image, is on one side only. Settings of the family gslda
-    apply, but for `features`. Positives with the same number in `groups` (n,) show one object: they stay on one side
-    and count as one. Images may contain the object inside `excluded_boxes` (m, 4): negatives are taken outside.
-    """
-    config = TrainingConfig() if config is None else config
-    pools = tuple(pools) if isinstance(pools, Sequence) else (pools,)
-    windows = {pool.window for pool in pools}
-    if len(windows) != 1:
-        raise ValueError(
-            f"got families for windows {sorted(windows)}; expected at least one family, all with one window"
-        )
-    height, width = windows.pop()
-    expected = f"expected uint8 patches of shape (n, {height}, {width}): cut and resize them to the window"
-    if not isinstance(positives, np.ndarray) or positives.dtype != np.uint8 or positives.shape[1:] != (height, width):
-        got = f"{positives.dtype} of shape {positives.shape}" if isinstance(positives, np.ndarray) else type(positives)
-        raise TrainingDataError(f"positives are {got}; {expected}")
-    if groups is not None and groups.shape != (len(positives),):
-        raise TrainingDataError(f"got groups of shape {groups.shape} for {len(positives)} positives; expected one each")
-    objects = np.arange(len(positives)) if groups is None else groups
-    choice = given_window((height, width))
-    usable = usable_images(images, choice.window)
-    family = PoolsTraining(pools, learner)
-    return prepare_windows(family, choice, Positives(positives, objects), usable, config, excluded_boxes)

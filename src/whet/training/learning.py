@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.arrays import Pixels
 from whet.corrections.box_windows import ALIGNED, SAME, example_record
 from whet.corrections.records import Record, check_site, image_hash
 from whet.detector.base import setbacks
@@ -26,7 +27,6 @@ from whet.images.pyramid import Pyramid, WindowIndex, level_at
 from whet.io.annotations.annotation import AnnotatedImage, Boxes, Examples, check_disjoint
 from whet.parallel.workers import ALL_THREADS, Workers, lost_image
 
-Pixels = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 Progress = Callable[[float], None]
 
@@ -85,10 +85,6 @@ def _is_empty(image: AnnotatedImage) -> bool:
     return not len(image) and image.is_complete
 
 
-# A window may be this much larger than its box before crops are too tight.
-MAX_MARGIN = 1.05
-
-
 def tight_crop_warning(given: LearningInput, offset: BoxOffset) -> str | None:
     """A warning if objects fill their images, and the detector's windows are larger than the boxes that it reports.
 
@@ -101,7 +97,8 @@ def tight_crop_warning(given: LearningInput, offset: BoxOffset) -> str | None:
     """
     n = sum(image.is_filled for image in given.examples.images) + len(given.crops)
     ratio = 1 / max(offset.size)
-    if not n or ratio < MAX_MARGIN:
+    # A window may be this much larger than its box before crops are too tight.
+    if not n or ratio < 1.05:
         return None
     images = "1 image has" if n == 1 else f"{n:,} images have"
     return (
@@ -282,10 +279,6 @@ def crop_record(detector: ShapeDetector, grey: Pixels, weight: int = 1) -> Recor
     )
 
 
-# Held-out results are worse if recall falls by more, or if there are more false positives.
-HELD_OUT_RECALL = 0.003
-
-
 @dataclass(frozen=True, eq=False)
 class NewDetection:
     """A box (4,) of an image that is detected now, and was not before."""
@@ -322,8 +315,9 @@ class LearningRun:
 
 def held_out_setbacks(before: EvaluationRun, after: EvaluationRun) -> list[str]:
     """What is worse on held-out images than before."""
+    # Held-out results are worse if recall falls by more, or if there are more false positives.
     return setbacks(
-        before.recall - after.recall > HELD_OUT_RECALL,
+        before.recall - after.recall > 0.003,
         after.n_false_positives > before.n_false_positives,
         (before.recall, after.recall),
         (before.n_false_positives / len(before.paths), after.n_false_positives / len(after.paths)),

@@ -21,7 +21,7 @@ from whet.models.contract import FAMILIES
 from whet.parallel.workers import ALL_THREADS, Workers
 from whet.training.backgrounds import Backgrounds, BoxesByImage, backgrounds_of, images_to_mine
 from whet.training.config import AUTO, TrainingConfig
-from whet.training.families import FamilyTraining, training_of
+from whet.training.loop import FamilyTraining, training_of
 from whet.training.progress import duration
 from whet.training.samples import Positives, cut_positives
 from whet.training.windows import Shapes, WindowChoice, choose_shapes
@@ -31,7 +31,6 @@ TRAIN = "train"
 # Neighbouring objects in a file may be near-duplicates: the split keeps runs of this length together, or shorter ones
 # if there would be fewer than ten.
 RUN = 100
-FEWEST_RUNS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,10 +192,9 @@ def prepare(
     config: TrainingConfig,
     progress: Callable[[str, float], None] = lambda *_: None,
     workers: Workers = ALL_THREADS,
-    found: Annotations | None = None,
 ) -> Preparation:
     """The same for one window for all boxes."""
-    (part,) = prepare_class(replace(config, shapes=1), progress, workers, found).parts
+    (part,) = prepare_class(replace(config, shapes=1), progress, workers).parts
     return part
 
 
@@ -296,7 +294,7 @@ def split_in_runs(n: int, share: float, seed: int) -> tuple[NDArray[np.intp], ND
     >>> len(train), len(held_out)
     (800, 200)
     """
-    runs = np.array_split(np.arange(n), max(FEWEST_RUNS, -(-n // RUN)))
+    runs = np.array_split(np.arange(n), max(10, -(-n // RUN)))
     order = np.random.default_rng(seed).permutation(len(runs))
     n_held_out = min(max(1, round(share * len(runs))), len(runs) - 1)
     held_out, train = order[:n_held_out], order[n_held_out:]

@@ -21,7 +21,7 @@ from whet.corrections.sampling import NEAR_OBJECT
 from whet.detector.base import DetectorBase, RefitSettings, Reporting
 from whet.errors import CannotLearnError, UnreadableImageError
 from whet.images.boxes import BoxOffset, box_iou
-from whet.images.grouping import IOU, report, suppress_non_maxima
+from whet.images.detections import IOU, report, suppress_non_maxima
 from whet.images.pyramid import SMALLEST, Pyramid
 from whet.models.channels.fitting import (
     FOLDS,
@@ -45,8 +45,7 @@ from whet.parallel.threads import blocks, map_in_order
 from whet.parallel.workers import ALL_THREADS, Workers
 from whet.training.backgrounds import Background
 from whet.training.channels import ChannelTraining, guarding_reference
-from whet.training.families import FEWEST_OBJECTS, FamilyTraining
-from whet.training.loop import Training
+from whet.training.loop import FEWEST_OBJECTS, FamilyTraining, Training
 from whet.training.samples import NO_PLACES, Jitter, Places, Windows, copies_for, cut_sides, is_safe_to_mirror
 from whet.training.validation import ScannedImages, best_windows, with_judging_negatives
 from whet.training.windows import WindowChoice, cell_window

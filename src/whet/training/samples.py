@@ -12,28 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import TrainingDataError, UnreadableImageError
-from whet.images.boxes import Boxes, Floats
-from whet.images.cutting import cut_box
+from whet.images.boxes import Boxes, Floats, cut_box
 from whet.images.pyramid import Pixels, resized
 from whet.io.annotations.annotation import Annotations, Problem, ProblemKind, Problems
 from whet.parallel.workers import ALL_THREADS, Workers, lost_image
 
 if TYPE_CHECKING:
-    from whet.training.families import FamilyTraining
+    from whet.training.loop import FamilyTraining
     from whet.training.windows import WindowChoice
 
 Windows = NDArray[np.uint8]  # (n, ...): what a family reads of a window, such as its pixels or channels
 Places = NDArray[np.int32]  # rows of image, level, y and x
 NO_PLACES: Places = np.empty((0, 4), np.int32)
 
-# Number of copies of all objects to aim for, and the most of one object, both without mirror images.
-WANTED = 1000
-MOST_COPIES = 12
 # Rotated windows are sampled this much finer, then reduced.
 FINER = 3
-# Mirror images resemble the originals up to this asymmetry.
-MOST_ASYMMETRY = 0.1
-FEWEST_FOR_ASYMMETRY = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +127,7 @@ def moved_inside(window: Floats, shape: tuple[int, ...]) -> Floats:
 def cut_window(image: Pixels, box: Floats, window: tuple[int, int], angle: float = 0.0) -> Pixels:
     """The part of an image in a box (4,), resized to the window (height, width) and rotated by an angle in degrees.
 
-    See `whet.images.cutting.cut_box`: a box at a scan window gives exactly that window.
+    See `whet.images.boxes.cut_box`: a box at a scan window gives exactly that window.
     """
     return _rotated(image, box, window, angle) if angle else cut_box(image, box, window)
 
@@ -247,7 +240,7 @@ def copies_for(n_objects: int) -> int:
     >>> copies_for(50), copies_for(400), copies_for(5000)
     (12, 3, 1)
     """
-    return min(max(ceil(WANTED / max(n_objects, 1)), 1), MOST_COPIES)
+    return min(max(ceil(1000 / max(n_objects, 1)), 1), 12)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,7 +307,7 @@ def cut_sides(
 
 def is_safe_to_mirror(patches: Windows) -> bool:
     """Whether mirror images of patches (n, height, width) resemble the patches; False for fewer than 20."""
-    return len(patches) >= FEWEST_FOR_ASYMMETRY and asymmetry(patches) < MOST_ASYMMETRY
+    return len(patches) >= 20 and asymmetry(patches) < 0.1
 
 
 def asymmetry(patches: Windows) -> float:

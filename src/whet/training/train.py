@@ -19,20 +19,16 @@ from whet.detector.detector import Detector, check_class_name
 from whet.detector.shape import ShapeDetector
 from whet.errors import CheckpointError, ConfigError
 from whet.evaluation.advice import Advice, Findings, advise
-from whet.evaluation.curves import rate_interval
+from whet.evaluation.evaluation import rate_interval
 from whet.io.annotations.annotation import ONLY_CLASS, Annotations
 from whet.io.annotations.formats import read_annotations
 from whet.io.files import as_path, is_url, short_hashes
 from whet.models.contract import family_of
-from whet.models.gslda.fitting import StageLearner
-from whet.models.gslda.integral import FeatureFamily
 from whet.parallel.workers import ALL_THREADS, Workers, workers_from
-from whet.training.backgrounds import BoxesByImage
-from whet.training.config import AUTO, PathOrText, Settings, TrainingConfig, config_from, with_settings
+from whet.training.config import AUTO, PathOrText, Settings, config_from, with_settings
 from whet.training.loop import Training
 from whet.training.preparation import Preparation, PreparedClass, prepare, prepare_class
 from whet.training.progress import Callback, Event, TrainingResult
-from whet.training.samples import Windows
 from whet.training.validation import (
     Fitted,
     Points,
@@ -198,36 +194,6 @@ def _training_images(prepared: Preparation, workers: Workers) -> NDArray[np.uint
     """Short hashes of all images that have a part in the detector, held-out images included."""
     with_objects = [image.path for image in prepared.annotations.images if len(image.objects)]
     return short_hashes(dict.fromkeys([*with_objects, *prepared.images]), workers)
-
-
-def train_detector(
-    pools: FeatureFamily | Sequence[FeatureFamily],
-    positives: Windows,
-    images: Sequence[Path],
-    config: TrainingConfig | None = None,
-    callback: Callback = lambda _: None,
-    *,
-    learner: StageLearner | None = None,
-    checkpoint: Path | None = None,
-    origin: Provenance | None = None,
-    groups: NDArray[np.intp] | None = None,
-    excluded_boxes: BoxesByImage | None = None,
-    workers: Workers = ALL_THREADS,
-) -> tuple[Detector, TrainingResult]:
-    """Train a cascade from patches (see `prepare_patches`), and return it as a detector with its provenance.
-
-    With a `checkpoint` file, a repeated call resumes an interrupted training and gives the same detector, bit by bit.
-    `max_stages`, `target_false_positive_rate` and `workers` may change between runs. The result does not depend on
-    the number of workers. `origin` (data, licence, command) is completed with goals, counts and the result of the
-    training. Equal trainings give equal files.
-    """
-    from whet.training.gslda import prepare_patches
-
-    prepared = prepare_patches(pools, positives, images, config, learner, groups, excluded_boxes)
-    training = Training(prepared, callback, checkpoint=checkpoint, workers=workers)
-    fitted = training.run()
-    provenance = training_provenance(training, fitted, origin or Provenance())
-    return Detector.from_base(DetectorBase(fitted.model, provenance, prepared.mean_positive)), fitted.result
 
 
 def training_provenance(training: Training, fitted: Fitted, origin: Provenance) -> Provenance:

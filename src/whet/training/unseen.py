@@ -15,8 +15,7 @@ from whet.evaluation.advice import Findings, LearningCurve
 from whet.evaluation.error_kinds import count_errors
 from whet.evaluation.evaluation import Detected, Evaluation, Labelled, evaluate_detections
 from whet.images.boxes import Floats
-from whet.images.detections import FiredWindows
-from whet.images.grouping import report
+from whet.images.detections import FiredWindows, report
 from whet.io.annotations.annotation import AnnotatedImage
 from whet.models.channels.fitting import (
     FOLDS,
@@ -33,18 +32,12 @@ from whet.training.backgrounds import Background, Backgrounds
 from whet.training.preparation import Preparation
 from whet.training.samples import Places
 
-# Sums of votes that this many places of a held-out image exceed are the low end of a scale; one is the high end.
-PLACES_PER_IMAGE = 10
-# With this many held-out images, those of a scale are a part of them for each fold.
-ENOUGH_IMAGES = 4 * FOLDS
 # Trees of a model of the learning curve, as a share of those of the detector, and its negatives.
 CURVE_TREES = 1 / 16
 CURVE_NEGATIVES = 4000
 CURVE_MODELS = FOLDS + 2
 # False positives per image at which detection rates of the learning curve are measured.
 CURVE_RATES = np.array([0.25, 0.5, 1.0, 2.0])
-# Annotated images that are scanned for objects that were not trained on.
-MOST_SCANNED = 100
 
 
 class Scale(NamedTuple):
@@ -98,11 +91,13 @@ def measure_scales(
     """
     n, measured = len(held_out.images), [places]
     for k, other in enumerate(folds):
-        own = np.arange(k, n, len(folds)) if n >= ENOUGH_IMAGES else np.arange(n)
+        # With this many held-out images, those of a scale are a part of them for each fold.
+        own = np.arange(k, n, len(folds)) if n >= 4 * FOLDS else np.arange(n)
         model = fold_model(other, trees, held_out.choice.window, rejection_by_slack(trees))
         measured.append(HeldOutPlaces.from_images(held_out, model, own))
     nan = float("nan")
-    scales = [Scale(*(part.exceeded_by(n, otherwise=nan) for n in (PLACES_PER_IMAGE, 1))) for part in measured]
+    # Sums of votes that this many places of a held-out image exceed are the low end of a scale; one is the high end.
+    scales = [Scale(*(part.exceeded_by(n, otherwise=nan) for n in (10, 1))) for part in measured]
     if all(scale.high > scale.low for scale in scales):
         return scales
     return [Scale(float(part.median_negative[-1]), float(part.median[-1])) for part in (trees, *folds)]
@@ -182,7 +177,8 @@ def detect_unseen(
         least = float(own_scale.converted(np.array([threshold]), scale)[0])
         models.append(fold_model(other, trees, first.choice.window, rejection, least))
     numbers = np.cumsum([0, *(len(image.objects) for image in images)])
-    chosen = np.sort(np.random.default_rng([seed, 15]).permutation(len(images))[:MOST_SCANNED]).tolist()
+    # Annotated images that are scanned for objects that were not trained on.
+    chosen = np.sort(np.random.default_rng([seed, 15]).permutation(len(images))[:100]).tolist()
     own = [np.array([fold_of.get(number, -1) for number in range(numbers[i], numbers[i + 1])]) for i in chosen]
     workers = first.workers
     scanned = workers.map(

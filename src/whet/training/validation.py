@@ -21,15 +21,13 @@ from whet.detector.base import DEFAULT_POINT
 from whet.detector.detector import Detector
 from whet.errors import UnreadableImageError
 from whet.evaluation.advice import Findings
-from whet.evaluation.curves import best_f1, image_interval, operating_point, rate_interval
-from whet.evaluation.evaluation import evaluate_detections
+from whet.evaluation.evaluation import best_f1, evaluate_detections, image_interval, operating_point, rate_interval
 from whet.evaluation.runs import detect_many
 from whet.images.boxes import Boxes, Floats, box_iou, intersection_over_first
-from whet.images.detections import Detections, FiredWindows
-from whet.images.grouping import IOU, report, suppress_non_maxima
+from whet.images.detections import IOU, Detections, FiredWindows, report, suppress_non_maxima
 from whet.images.pyramid import Pixels, Pyramid, WindowIndex
 from whet.models.contract import Model
-from whet.models.gslda.rejection import Variations
+from whet.models.gslda.fitting import Variations
 from whet.models.responses import Responses
 from whet.parallel.workers import ALL_THREADS, Workers, lost_image
 from whet.training.backgrounds import Background, Backgrounds, BoxesByImage, SkippedImagesWarning
@@ -40,27 +38,14 @@ Seen = tuple[Responses, Floats]  # responses to windows (n,) and gains (n,)
 
 # False positives per image by the name of the operating point; the last measurable one is the default.
 POINTS = {"one false positive per image": 1.0, "one per ten images": 0.1}
-# With fewer images, a rate of one per ten images is a single false positive, or none.
-ENOUGH_IMAGES = 10
-# With fewer objects that were not trained on, the best F1 is a matter of chance.
-ENOUGH_OBJECTS = 10
 # A detection finds an object from this IoU on.
 FOUND_IOU = 0.5
 # Of each kind, in each half of a reference set: with 1,350 weak learners, half a megabyte in all.
 MOST_POSITIVES = 750
 MOST_NEGATIVES = 750
-# Of the negatives of the first half, the nearest to acceptance guard. With 1,000 of them, 20 corrected misses lowered
-# all scores, and recall by 2.6 points; with 300, by 0.7, at as many false positives as before (development images).
-GUARDS = 300
-# Rejected places of an image, besides all that the base accepts there: corrections may let them through.
-REJECTED_PER_IMAGE = 4
-# Windows of an image among which these places are chosen: a weak detector nearly accepts a hundred thousand.
-MOST_NEAR = 2000
 # Variations of each guarding object.
 VARIATIONS = 6
 HARDER = Variations(shift=0.02, scale=0.05, angle=8.0, noise=0.6, blur=1.2)
-# Windows of a judging object, from the best to the least that fires: it is lost when all of them are.
-WINDOWS_PER_OBJECT = 3
 # Pixels around a held-out object, repeated from its rim: room for the windows that fire around it.
 RIM = 0.25
 
@@ -213,9 +198,11 @@ def choose_points(
         threshold = operating_point(curve, rate)
         if np.isfinite(threshold):
             points[name] = threshold
-            if rate >= 1 or len(detections) >= ENOUGH_IMAGES:
+            # With fewer images, a rate of one per ten images is a single false positive, or none.
+            if rate >= 1 or len(detections) >= 10:
                 points[DEFAULT_POINT] = threshold
-    if object_scores is not None and len(object_scores) >= ENOUGH_OBJECTS:
+    # With fewer objects that were not trained on, the best F1 is a matter of chance.
+    if object_scores is not None and len(object_scores) >= 10:
         wrong = np.concatenate([np.empty(0), *(scores for _, scores in detections)])
         best = best_f1(object_scores, wrong, len(detections), objects_per_image)
         points |= {} if best is None else {DEFAULT_POINT: best}
@@ -363,7 +350,10 @@ def _with_nearest_guards(model: Model, reference: Reference) -> Reference:
     guards = np.flatnonzero(reference.part == GUARD_NEGATIVE)
     closeness = model.votes.closeness(reference.of(GUARD_NEGATIVE))
     kept = np.ones(len(reference.part), np.bool_)
-    kept[guards[np.argsort(-closeness, kind="stable")[GUARDS:]]] = False
+    # Of the negatives of the first half, the nearest to acceptance guard. With 1,000 of them, 20 corrected misses
+    # lowered all scores, and recall by 2.6 points; with 300, by 0.7, at as many false positives as before (development
+    # images).
+    kept[guards[np.argsort(-closeness, kind="stable")[300:]]] = False
     return reference.take(kept)
 
 
@@ -397,7 +387,8 @@ def _windows_of_object(model: Model, patch: Pixels, threads: int | None) -> Seen
         return model.responses(*Pyramid.from_patches(patch[None], model.window))[0], np.array([np.nan])
     rows = detected.windows_of(int(hits[0]))
     rows = rows[np.argsort(-detected.windows.scores[rows], kind="stable")]
-    rows = rows[np.unique(np.linspace(0, len(rows) - 1, WINDOWS_PER_OBJECT).astype(int))]
+    # Windows of a judging object, from the best to the least that fires: it is lost when all of them are.
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, 3).astype(int))]
     gain = detected.scores[hits[0]] / detected.windows.scores[rows[0]]
     return model.responses(pyramid, detected.windows.index.take(rows))[0], np.full(len(rows), gain)
 
@@ -411,11 +402,13 @@ def _near_places(image: Background, detected: Boxes, model: Model) -> Responses 
     if pyramid is None:
         return Responses.empty(model.votes.n_weak)
     near = model.scan(pyramid, model.votes.loosened(NEAR), threads=1)
-    near = near.take(np.argsort(-near.scores, kind="stable")[:MOST_NEAR])
+    # Windows of an image among which these places are chosen: a weak detector nearly accepts a hundred thousand.
+    near = near.take(np.argsort(-near.scores, kind="stable")[:2000])
     offset = image.choice.box_offset
     is_far = ~(box_iou(near.boxes, offset.windows(detected)) >= IOU).any(axis=1)
     near = near.take(is_far & is_outside(offset.boxes(near.boxes), image.excluded))
-    return _responses(model, pyramid, _separate(near, REJECTED_PER_IMAGE))
+    # Rejected places of an image, besides all that the base accepts there: corrections may let them through.
+    return _responses(model, pyramid, _separate(near, 4))
 
 
 def _separate(windows: FiredWindows, most: int) -> WindowIndex:

@@ -13,25 +13,20 @@ from whet.errors import TrainingDataError
 from whet.evaluation.advice import FEWEST_IN_SHAPE, MANY_MISFITS
 from whet.images.boxes import BoxOffset, checked_boxes
 from whet.models.channels.channels import CELL
+from whet.training.config import MOST_SHAPES
 
 # A larger aspect ratio would give a window only a few pixels wide.
 LONGEST = 6.0
 # Wider or higher objects are fitted by their longer side, others by their area.
 LONG = 1.25
-# Boxes whose IoU with the object of the window stays below this cannot be found.
-LEAST_FIT = 0.5
 # Grey windows: the side of the 24 x 24 window of Viola and Jones (the number of features grows with the square of the
-# area), the least at which an object is recognisable, the percentage of objects that may be smaller than the window,
-# and the context on each side, as a share of the box.
+# area), and the least at which an object is recognisable.
 GREY_SIDE, LEAST_GREY_SIDE = 24.0, 12.0
-SMALLER_THAN_WINDOW = 10.0
-GREY_MARGIN = 0.1
 # Windows of cells: side of a square object, smaller where images would have to be enlarged more than twice; context on
-# each side, as a share of the square root of the area; cells on a side, more than the padding of levels; percentages
-# of the objects that may be too small for the window, and for the largest level of a pyramid.
+# each side, as a share of the square root of the area; percentages of the objects that may be too small for the
+# window, and for the largest level of a pyramid.
 CELL_SIDE, MOST_ENLARGED = 48.0, 2.0
 CONTEXT = 0.2
-FEWEST_CELLS = 9
 SMALL, SMALLEST = 5.0, 2.0
 
 
@@ -118,11 +113,12 @@ def grey_window(boxes: Boxes, margin: float | None = None, window: tuple[int, in
     38 x 15 window for objects of 38 x 15, from 50 boxes, aspect 2.5 (2.5 to 2.5)
     """
     sizes = _sizes(boxes)
-    margin = GREY_MARGIN if margin is None else margin
+    # The context on each side, as a share of the box.
+    margin = 0.1 if margin is None else margin
     aspect, low, middle, high = _aspects(sizes)
     # The window grows around the box to this aspect ratio; that size decides which objects are small.
     grown = np.sqrt(np.maximum(sizes[:, 0] / aspect, sizes[:, 1]) ** 2 * aspect) * (1 + 2 * margin)
-    side = min(GREY_SIDE, max(float(np.percentile(grown, SMALLER_THAN_WINDOW)), LEAST_GREY_SIDE))
+    side = min(GREY_SIDE, max(float(np.percentile(grown, 10.0)), LEAST_GREY_SIDE))
     height, width = window or (round(side / sqrt(aspect)), round(side * sqrt(aspect)))
     inset = margin / (1 + 2 * margin)
     offset = BoxOffset(inset, inset, 1 - inset, 1 - inset)
@@ -142,7 +138,8 @@ def cell_window(boxes: Boxes, margin: float | None = None, window: tuple[int, in
     inner = side / sqrt(aspect), side * sqrt(aspect)
     context = [CONTEXT * side if margin is None else margin * length for length in inner]
     lengths = [length + 2 * more for length, more in zip(inner, context, strict=True)] if window is None else window
-    height, width = (CELL * max(FEWEST_CELLS, round(length / CELL)) for length in lengths)
+    # Cells on a side are more than the padding of levels.
+    height, width = (CELL * max(9, round(length / CELL)) for length in lengths)
     if window is not None:
         share = 1 + 2 * (CONTEXT if margin is None else margin)
         scale = min(height / (inner[0] * share), width / (inner[1] * share))
@@ -172,15 +169,14 @@ def _aspects(sizes: Floats) -> tuple[float, float, float, float]:
 
 
 def _measured(choice: WindowChoice, sizes: Floats) -> WindowChoice:
-    return replace(choice, misfits=float((choice.fit(sizes) < LEAST_FIT).mean()))
+    # Boxes whose IoU with the object of the window stays below this cannot be found.
+    return replace(choice, misfits=float((choice.fit(sizes) < 0.5).mean()))
 
 
 # --- Shapes -----------------------------------------------------------------------------------------------------------
 
-# A class has at most this many shapes; rounds of k-means, far more than so few groups need.
-MOST_SHAPES = 3
+# Rounds of k-means, far more than so few groups need.
 ROUNDS = 100
-LEAST_VARIANCE = 1e-9
 
 ChooseWindow = Callable[[Boxes], WindowChoice]
 
@@ -244,7 +240,7 @@ class Shapes:
         shape = abs(aspects[:, None] - centres).argmin(axis=1)
         used = np.unique(shape).tolist()
         windows = tuple(choose(boxes[shape == k]) for k in used)
-        spread = float(np.mean((aspects - centres[shape]) ** 2) / max(aspects.var(), LEAST_VARIANCE))
+        spread = float(np.mean((aspects - centres[shape]) ** 2) / max(aspects.var(), 1e-9))
         return cls(tuple(np.exp(centres[used]).tolist()), windows, whole.misfits, spread)
 
 

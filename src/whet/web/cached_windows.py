@@ -9,15 +9,12 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.corrections.effects import Effects
+from whet.arrays import Floats, Indices
+from whet.corrections.effects import Distances, Effects
 from whet.corrections.reference import HeldOutScores
-from whet.corrections.rule import Distances
 from whet.images.detections import Detections, FiredWindows
-from whet.models.responses import Responses
-from whet.models.votes import Votes
+from whet.models.responses import Responses, Votes
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Row = NDArray[np.uint16]
 
 # Windows of an image; beyond, those that are not live give way to new ones.

@@ -12,8 +12,8 @@ from threading import Lock
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whet.arrays import Pixels
 from whet.corrections.records import image_hash
 from whet.errors import UnknownItemError, UnreadableImageError
 from whet.io.files import printable
@@ -22,7 +22,6 @@ from whet.web.store import Store, StoredImage
 
 log = logging.getLogger(__name__)
 
-Pixels = NDArray[np.uint8]
 FileState = tuple[int, int] | None
 T = TypeVar("T")
 
@@ -31,8 +30,6 @@ ID_LENGTH = 32
 MOST_UPLOAD_PIXELS = 25_000_000
 # Formats that are decoded from uploads: Pillow's others are seldom used, and seldom audited.
 UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "PPM", "TIFF")
-PIXEL_BYTES = 256_000_000
-FILE_BYTES = 128_000_000
 QUALITY = 90
 THUMBNAIL = 192
 # Near-duplicates differ in few of the HASH_SIDE x HASH_SIDE comparisons of neighbouring pixels of a reduced image.
@@ -76,8 +73,8 @@ class Gallery:
         self._images = {image.id: image for image in store.images()}
         # A project knows images of earlier runs too: those that are not given now are shown if they have labels.
         self._shown: dict[str, None] = {image.id: None for image in self._images.values() if image.path is None}
-        self._pixels = ByteCache(PIXEL_BYTES, lambda value: value.nbytes)  # type: ignore[attr-defined]
-        self._files = ByteCache(FILE_BYTES, lambda value: len(value))  # type: ignore[arg-type]
+        self._pixels = ByteCache(256_000_000, lambda value: value.nbytes)  # type: ignore[attr-defined]
+        self._files = ByteCache(128_000_000, lambda value: len(value))  # type: ignore[arg-type]
         self._groups: dict[str, int] = {}
         # Images that could not be read, with the state of their files then.
         self._unreadable: dict[str, FileState] = {}

@@ -14,8 +14,6 @@ from whet.errors import UnknownItemError
 
 ROOT = 0
 MAIN = "main"
-# States whose sets are remembered.
-MOST_KNOWN = 32
 
 
 def person_of(client: str) -> str:
@@ -77,7 +75,8 @@ class History:
         for step in reversed(path):
             now.difference_update(step.removed)
             now.update(step.added)
-        if len(self._known) > MOST_KNOWN:  # a thousand states of a thousand items would be a million
+        # States whose sets are remembered.
+        if len(self._known) > 32:  # a thousand states of a thousand items would be a million
             self._known = {ROOT: self._known[ROOT]}
         self._known[path[0].id] = frozenset(now)
         return self._known[path[0].id]

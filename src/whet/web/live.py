@@ -16,8 +16,8 @@ from pathlib import Path
 from threading import Condition, Event, Lock, Thread
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whet.arrays import Pixels
 from whet.errors import NotNowError, WhetError
 from whet.images.detections import Detections
 from whet.io.video import VideoFrame, is_live, read_frames
@@ -29,7 +29,6 @@ from whet.web.workspace import Events, Workspace
 
 log = logging.getLogger(__name__)
 
-Pixels = NDArray[np.uint8]
 # Draws on an image that was made smaller by the factor.
 Draw = Callable[[Pixels, float], Pixels]
 

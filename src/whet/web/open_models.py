@@ -17,8 +17,6 @@ from whet.web.window_cache import WindowCache
 
 # The item of a state that names its model.
 MODEL = "model/"
-# Models whose caches are kept in memory: the present one, and the one before it.
-MOST_OPEN = 3
 
 
 @dataclass(eq=False)
@@ -67,7 +65,8 @@ class OpenModels:
             own = frozenset(record.id for record in detector.records)
             self._open[key] = OpenModel(key, name, detector, WindowCache(detector.only, self._threads), own)
             self.add(label.record for label in self._labels.values())
-            while len(self._open) > MOST_OPEN:
+            # Models whose caches are kept in memory: the present one, and the one before it.
+            while len(self._open) > 3:
                 self._open.popitem(last=False)
         self._open.move_to_end(key)
         return self._open[key]

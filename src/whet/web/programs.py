@@ -27,16 +27,11 @@ from whet.web.security import Access
 from whet.web.studio import Studio
 from whet.web.workspace import Workspace
 
-# Frigate stops reading at the first prediction below this, and DeepStack's own default is near.
-LEAST_CONFIDENCE = 0.4
-MOST_PREDICTIONS = 100
 LONGEST_NAME = 200
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
-HEARTBEAT = 10.0  # seconds without an event after which one says that the server is there
-MOST_WAITING = 100  # events that a slow client has not read
 BOUNDARY = b"\r\n--frame\r\n"
 
 RequestId = Annotated[str | None, Field(max_length=100)]
@@ -92,7 +87,8 @@ def add_programs(app: FastAPI, studio: Studio, access: Access, metrics: Metrics)
     @app.post("/v1/vision/detection", response_model=Predictions, responses={400: {}, 401: {}})
     def deepstack(
         image: Upload,
-        min_confidence: Annotated[float, Form(ge=0, le=1)] = LEAST_CONFIDENCE,
+        # Frigate stops reading at the first prediction below this, and DeepStack's own default is near.
+        min_confidence: Annotated[float, Form(ge=0, le=1)] = 0.4,
         api_key: Annotated[str, Form(max_length=200)] = "",
     ) -> Any:  # noqa: ANN401 - predictions, or an error in DeepStack's own shape
         """Find objects, in the request and response shape of DeepStack: for Frigate, Viseron and others."""
@@ -119,7 +115,7 @@ def predictions(workspace: Workspace, found: Detections, least: float) -> list[P
         middle = max(workspace.min_score, 1e-9) if np.isfinite(workspace.min_score) else 1.0
         likely = found.scores.clip(0) / (found.scores.clip(0) + middle)
     name = workspace.detector.class_name or workspace.name
-    order = np.argsort(-likely, kind="stable")[:MOST_PREDICTIONS]
+    order = np.argsort(-likely, kind="stable")[:100]
     rows = [(likely[i], found.boxes[i].round().astype(int).clip(0).tolist()) for i in order if likely[i] >= least]
     return [Prediction(name, round(float(share), 4), *box) for share, box in rows]
 
@@ -270,7 +266,8 @@ def add_events(app: FastAPI, workspace: Workspace, access: Access) -> None:
             return JSONResponse({"detail": "too many streams are open; close another page, and try again"}, 429)
 
         async def as_text() -> AsyncIterator[str]:
-            loop, waiting = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any]](MOST_WAITING)
+            # events that a slow client has not read
+            loop, waiting = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any]](100)
 
             def put(event: dict[str, Any]) -> None:
                 if waiting.full():
@@ -285,7 +282,8 @@ def add_events(app: FastAPI, workspace: Workspace, access: Access) -> None:
                     yield f"data: {json.dumps({'type': 'state', 'revision': workspace.revision})}\n\n"
                     while not await request.is_disconnected():
                         try:
-                            event = await asyncio.wait_for(waiting.get(), HEARTBEAT)
+                            # seconds without an event after which one says that the server is there
+                            event = await asyncio.wait_for(waiting.get(), 10.0)
                         except TimeoutError:
                             event = {"type": "alive"}
                         if event["type"] == "end":

@@ -9,9 +9,9 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.arrays import Boxes
 from whet.corrections.box_windows import SAME, SAME_PLACE
-from whet.evaluation.curves import sweep
-from whet.evaluation.matching import match
+from whet.evaluation.evaluation import match, sweep
 from whet.images.boxes import box_iou
 from whet.images.detections import Detections
 from whet.web.schemas import (
@@ -31,15 +31,8 @@ from whet.web.schemas import (
 from whet.web.store import Label, StoredImage
 from whet.web.workspace import Workspace
 
-Boxes = NDArray[np.float64]
-
-# A box that keeps less of itself than this has moved.
-MOVED = 0.8
 # Points of a curve that a page can show.
 MOST_POINTS = 400
-BINS = 24
-# Boxes of a diff: a user reads the first of them.
-MOST_CHANGES = 500
 
 
 # Comparisons of boxes.
@@ -134,7 +127,8 @@ def image_changes(
         harm = 1 - likely_after[j] if label is None else -1.0 if label.is_object else 2.0
         add("gained", after.boxes[j], None, scores_after[j], harm, label)
     for i, j, overlap in pairs:
-        if overlap < MOVED:
+        # A box that keeps less of itself than this has moved.
+        if overlap < 0.8:
             add("moved", after.boxes[j], scores_before[i], scores_after[j], 1 - overlap, judged_after[j])
     return changes
 
@@ -161,10 +155,11 @@ def effect(workspace: Workspace, before: int | None = None, after: int | None = 
         before = history.node((after if parent is None else parent) if before is None else before).id
     is_complete = workspace.has_model and all(image.id in workspace.cache for image in workspace.gallery)
     found = changes(workspace, before, after) if workspace.has_model else []
+    # Boxes of a diff: a user reads the first of them.
     return EffectView(
         before,
         after,
-        found[:MOST_CHANGES],
+        found[:500],
         locked(workspace, before, after),
         summary(workspace, before, after, found),
         is_complete,
@@ -365,7 +360,7 @@ def _histogram(scores: NDArray[np.float64], flags: NDArray[np.int8], unjudged: N
     every = np.concatenate([scores, unjudged])
     if not len(every):
         return Histogram([], [], [], [])
-    edges = np.linspace(0.0, float(every.max()) * 1.0001 + 1e-9, BINS + 1)
+    edges = np.linspace(0.0, float(every.max()) * 1.0001 + 1e-9, 25)
     parts = scores[flags == 1], scores[flags == 0], unjudged
     counts = (np.histogram(part, edges)[0].tolist() for part in parts)
     return Histogram([round(float(edge), 4) for edge in edges], *counts)

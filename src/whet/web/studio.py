@@ -35,9 +35,7 @@ VIDEO_SUFFIXES = frozenset(
 )
 # Seconds to wait for the first frame of a video before the page opens; a slow camera goes on in the page.
 START_TIMEOUT = 10.0
-CHECKED_EVERY = 2.0  # seconds between two checks for image files that are gone
 PAUSE = 0.02  # seconds between two images in the background: requests come first
-SETTLED = 1.0  # seconds after a change until it goes on: who corrects boxes does so one after the other
 
 
 class Studio:
@@ -180,11 +178,12 @@ class Rescan:
         published = checked = 0.0
         was_idle, sent = False, (self._state(), self.view())
         while not self._stopped.wait(PAUSE):
-            if time.monotonic() > checked + CHECKED_EVERY:
+            if time.monotonic() > checked + 2.0:  # are image files gone?
                 checked = time.monotonic()
                 if self._workspace.gallery.check_files():
                     self._publish_images()
-            if time.monotonic() < self._workspace.changed_at + SETTLED:
+            # It goes on a second after a change: who corrects boxes does so one after the other.
+            if time.monotonic() < self._workspace.changed_at + 1.0:
                 continue
             try:
                 is_idle = not (self._workspace.has_model and self.step())

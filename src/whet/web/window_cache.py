@@ -1,7 +1,7 @@
 """The effect of any set of corrections on all images, without another scan.
 
-Corrections decide by Hamming distances between responses (`whet.corrections.rule`). So the windows of an image that the
-model accepts, or nearly accepts, are kept with their responses. A correction that is new costs one pass: the least
+Corrections decide by Hamming distances between responses (`whet.corrections.effects`). So the windows of an image that
+the model accepts, or nearly accepts, are kept with their responses. A correction that is new costs one pass: the least
 distance of each window to the windows of the correction. The outcome of any set of corrections is then a minimum over
 rows of distances, and `decide` of it, as in a scan.
 
@@ -20,42 +20,40 @@ from threading import RLock
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.arrays import Floats, Indices
 from whet.corrections.box_windows import OBJECT_NEAR, SAME
 from whet.corrections.effects import (
     FARTHEST,
+    LEAST_REACH,
     Effect,
     Effects,
+    KnownWindows,
+    decide,
     effects_of,
     guards_of,
     is_within_reach,
     judging_objects,
     scanned_scores,
+    unknown_distances,
 )
 from whet.corrections.records import Record
 from whet.corrections.reference import Estimate, HeldOutScores, item_scores, probability_by
-from whet.corrections.rule import LEAST_REACH, KnownWindows, decide, unknown_distances
 from whet.detector.shape import ScanSettings, ShapeDetector
-from whet.images.detections import Detections, FiredWindows
-from whet.images.grouping import report
+from whet.images.detections import Detections, FiredWindows, report
 from whet.images.pyramid import Level, Pyramid, Span, WindowIndex
 from whet.models.responses import Responses
 from whet.parallel.threads import for_each_block
-from whet.web.cached_windows import CachedImage, Everywhere, Floats, Indices, LiveWindows, ScoredState, is_same, merged
+from whet.web.cached_windows import CachedImage, Everywhere, LiveWindows, ScoredState, is_same, merged
 
 # Limits are lowered by this much, in units of margins, for the windows that are kept: a bit more than copies of a
 # missed object need (`OBJECT_NEAR`), so that objects just below the minimum score are covered.
 MARGIN = OBJECT_NEAR + 0.01
-MOST_WINDOWS = 6000
 # By this much where no more than `MOST_DEEP` windows are expected to pass then: as much as any correction can reach.
 DEEP = FARTHEST + 0.01
 MOST_DEEP = 20_000
 LEAST_MARGIN = 0.01
 # Bytes of the windows of all images together. Beyond, images that were not asked for the longest keep only live ones.
 MOST_BYTES = 1 << 29
-# Images whose pyramids are remembered.
-MOST_PYRAMIDS = 6
-# States whose detections are remembered.
-MOST_STATES = 32
 
 
 class WindowCache:
@@ -90,7 +88,8 @@ class WindowCache:
         self._given: dict[str, Record] = {}
         self._states: OrderedDict[frozenset[str], ScoredState] = OrderedDict()
         # Levels of an image's pyramid, shared by all who scan it; those of the last images are kept.
-        self.levels: Callable[[str], dict[float, Level]] = lru_cache(MOST_PYRAMIDS)(lambda _: {})
+        # Images whose pyramids are remembered.
+        self.levels: Callable[[str], dict[float, Level]] = lru_cache(6)(lambda _: {})
         self._everywhere: Everywhere | None = None
         self._lock = RLock()
 
@@ -180,7 +179,7 @@ class WindowCache:
         while True:
             votes = self._model.votes.loosened(margin)
             fired = self._model.scan(pyramid, votes, threads=self._threads)
-            if len(fired) <= MOST_WINDOWS or margin < LEAST_MARGIN:
+            if len(fired) <= 6000 or margin < LEAST_MARGIN:
                 break
             margin = margin / 2 if margin > 2 * LEAST_MARGIN else 0.0
         if margin == MARGIN and self._may_be_deep(len(fired)):
@@ -366,7 +365,8 @@ class WindowCache:
             np.array([effect.target for effect in effects.accepted]),
         )
         self._states[ids] = state
-        while len(self._states) > MOST_STATES:
+        # States whose detections are remembered.
+        while len(self._states) > 32:
             self._states.popitem(last=False)
         return state
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from whet.arrays import Pixels
 from whet.corrections.records import Record
 from whet.corrections.reference import Estimate
 from whet.detector.detector import Detector
 from whet.errors import NotNowError, ProjectError, UnknownItemError, WhetError
 from whet.images.detections import Detections
 from whet.parallel.threads import available_threads
-from whet.web.gallery import Gallery, Pixels
+from whet.web.gallery import Gallery
 from whet.web.history import History, person_of
 from whet.web.open_models import OpenModel, OpenModels, labels_of, model_in, take_over
 from whet.web.store import Label, Store, StoredImage, StoredModel

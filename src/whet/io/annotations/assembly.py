@@ -33,8 +33,6 @@ from whet.parallel.threads import map_in_order
 
 # COCO's own instances_train2017.json has 448 MB.
 MAX_BYTES = 1_000_000_000
-# Longer than any number in full precision.
-MAX_NUMBER_LENGTH = 64
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\Z", re.ASCII)
 # Larger than any image; products of such numbers are still far from the largest float.
 MAX_COORDINATE = 1e9
@@ -70,7 +68,8 @@ def number_in(text: str) -> float | None:
     (1.5, None, None, None)
     """
     text = text.strip()
-    if len(text) > MAX_NUMBER_LENGTH or not NUMBER.match(text):
+    # Longer than any number in full precision.
+    if len(text) > 64 or not NUMBER.match(text):
         return None
     value = float(text)
     return value if isfinite(value) and abs(value) <= MAX_COORDINATE else None
@@ -211,8 +210,6 @@ def relative_name(path: Path, folder: Path) -> str:
 
 Progress = Callable[[float], None]
 
-# A box with less of its area inside the image is ignored: the visible rest does not look like the object.
-MIN_INSIDE = 0.5
 # Boxes may exceed the image by this many pixels without a message: conventions for pixel positions differ.
 SLACK = 1.0
 
@@ -333,7 +330,8 @@ def _clipped(raw: RawImage, box: RawBox, shape: tuple[int, int], problems: Probl
         report(ProblemKind.DROPPED_BOX, f"outside the {shape[1]} x {shape[0]} image; dropped")
         return None
     ignore = box.ignore
-    if left.prod() < MIN_INSIDE * size.prod() and not ignore:
+    # A box with less of its area inside the image is ignored: the visible rest does not look like the object.
+    if left.prod() < 0.5 * size.prod() and not ignore:
         report(ProblemKind.IGNORED_BOX, f"mostly outside the {shape[1]} x {shape[0]} image; marked as ignored")
         ignore = True
     elif abs(inside - corners).max() > SLACK:

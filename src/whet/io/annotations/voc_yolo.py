@@ -44,8 +44,7 @@ from whet.io.annotations.assembly import (
     shortest_text,
     with_progress,
 )
-from whet.io.bounded_xml import MAX_BYTES, parse_bounded
-from whet.io.files import as_file_name, is_url, open_regular, unique_stems, write_atomically
+from whet.io.files import MAX_BYTES, as_file_name, is_url, open_regular, parse_bounded, unique_stems, write_atomically
 from whet.io.image_files import files_in, images_in, is_image_name
 
 # --- Pascal VOC ---

@@ -17,10 +17,8 @@ from whet.images.detections import FiredWindows
 from whet.images.pyramid import Grid, Level, Pyramid, Span, WindowIndex
 from whet.models.channels.channels import CELL, GRID, N_FILTERED, Cells, cells_of, level_cells, level_channels
 from whet.models.channels.channels import window_cells as window_cells
-from whet.models.contract import Area, Arrays, Counts, Family, Saved
-from whet.models.header_values import Layout, check_layout
-from whet.models.responses import Responses
-from whet.models.votes import Votes
+from whet.models.contract import Area, Arrays, Counts, Family, Layout, Saved, check_layout
+from whet.models.responses import Responses, Votes
 from whet.parallel.threads import blocks, for_each_block
 
 # A tree asks its root, and then one of two further cells: four leaves, which are the weak learners.

@@ -21,14 +21,13 @@ from whet._kernels.response_bits import (
     unpack,
     weigh_rows,
 )
+from whet.arrays import Floats, Int64s
 from whet.lda.discriminant import Criterion
 from whet.lda.selection import Candidates, Scatter, rounds_of_blocks
 from whet.lda.statistics import BinaryStatistics
 from whet.models.gslda.integral import Indices
 from whet.parallel.threads import for_each_block
 from whet.parallel.workers import Held, Workers
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +92,9 @@ class SampleLayout:
         return of_bits
 
 
-Int64s = NDArray[np.int64]
-
 # Rows a task: at 20,000 samples, 2,048 bit rows are 5 MB and one pass over them takes 0.4 ms, far more than
 # to hand them to a thread.
 COUNTED_AT_ONCE = 2048
-# Weighing goes down the rows word by word; 1,024 rows of 20,000 samples are 2.5 MB and stay in the cache.
-WEIGHED_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +189,8 @@ class BitResponses:
         def weigh(rows: slice) -> None:
             weigh_rows(self.bits[rows], signed, errors[rows])
 
-        for_each_block(weigh, len(self), WEIGHED_AT_ONCE, self.threads)
+        # Weighing goes down the rows word by word; 1,024 rows of 20,000 samples are 2.5 MB and stay in the cache.
+        for_each_block(weigh, len(self), 1024, self.threads)
         return errors
 
     def described(self, i: int, first: int = 0, stride: int = 1) -> DescribedLearner:

@@ -13,22 +13,10 @@ from whet.errors import ModelFileError
 from whet.lda.discriminant import Criterion
 from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate, RejectionThresholds
-from whet.models.contract import Arrays, Saved
-from whet.models.gslda.cascade_model import CascadeModel
-from whet.models.gslda.example_counts import ExampleCounts, learning_sizes
-from whet.models.gslda.pools import (
-    LEAVES,
-    MOST_CONDITIONS,
-    columns_of,
-    family_name,
-    family_names,
-    from_columns,
-    layout_of,
-    n_rows,
-)
-from whet.models.gslda.stage import ClassPair, LearningStage, Stage, TrainedStage, z_of
-from whet.models.header_values import (
+from whet.models.contract import (
+    Arrays,
     Layout,
+    Saved,
     Table,
     as_table,
     check_keys,
@@ -38,6 +26,18 @@ from whet.models.header_values import (
     one_of,
     pair,
     whole,
+)
+from whet.models.gslda.cascade import ClassPair, LearningStage, Stage, TrainedStage, z_of
+from whet.models.gslda.cascade_model import CascadeModel, ExampleCounts, learning_sizes
+from whet.models.gslda.pools import (
+    LEAVES,
+    MOST_CONDITIONS,
+    columns_of,
+    family_name,
+    family_names,
+    from_columns,
+    layout_of,
+    n_rows,
 )
 
 # A triangle of bytes becomes a square of 64-bit numbers: without limits, a small file could fill the memory.

@@ -1,34 +1,143 @@
-"""Cascades as models: trained stages, whose weights follow from counts of examples."""
+"""Cascades as models: trained stages, whose weights follow from counts of examples.
+
+`count_examples` says which stages an example teaches; sums of counts can be undone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.window_sums import OPENCV_MIN_SIGMA
+from whet._kernels.window_scan import OPENCV_MIN_SIGMA
 from whet.errors import CannotLearnError
 from whet.images.detections import FiredWindows
 from whet.images.pyramid import Grid, Pyramid, Span, WindowIndex
 from whet.lda.statistics import BinaryStatistics
 from whet.models.contract import Area, Arrays, Counts, Family, Saved
-from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade import (
+    Cascade,
+    ClassPair,
+    LearningStage,
+    Stage,
+    TrainedStage,
+    check_count,
+    check_statistics,
+)
 from whet.models.gslda.cascade_scan import is_on_grid, looked_at, scan_pyramid
-from whet.models.gslda.example_counts import ExampleCounts, count_examples, learning_sizes
-from whet.models.gslda.stage import LearningStage, Stage, TrainedStage
-from whet.models.responses import Responses
-from whet.models.votes import Votes
+from whet.models.responses import Responses, Votes
 
-# In units of |w|: where votes hardly separate the classes, margins still have a width.
-SMALLEST_UNIT = 0.02
-# Shares of the largest entries that the rounding of float64 may leave.
-NEGATIVE_EIGENVALUE = 1e-9
-RESIDUAL = 1e-8
+
+@dataclass(frozen=True, eq=False)
+class ExampleCounts:
+    """Statistics of the positives and of the negatives that each stage has learned; treated as a value.
+
+    A stage with fixed weights has statistics of no responses at all.
+
+    >>> ones, none = BinaryStatistics.from_samples(np.ones((4, 3), np.uint8)), BinaryStatistics.empty(3)
+    >>> seen = ExampleCounts(((ones, none),))
+    >>> (seen + seen).counts, (seen - seen).is_empty
+    (((8, 0),), True)
+    """
+
+    stages: tuple[ClassPair, ...]
+
+    @classmethod
+    def empty(cls, sizes: Sequence[int]) -> Self:
+        """Nothing learned, by stages with these numbers of weak learners."""
+        return cls(tuple((BinaryStatistics.empty(size), BinaryStatistics.empty(size)) for size in sizes))
+
+    def __add__(self, other: Self) -> Self:
+        pairs = zip(self.stages, other.stages, strict=True)
+        return type(self)(tuple((_sum(a[0], b[0]), _sum(a[1], b[1])) for a, b in pairs))
+
+    def __sub__(self, other: Self) -> Self:
+        pairs = zip(self.stages, other.stages, strict=True)
+        return type(self)(tuple((_difference(a[0], b[0]), _difference(a[1], b[1])) for a, b in pairs))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Weak learners of each stage."""
+        return tuple(len(positive.s) for positive, _ in self.stages)
+
+    @property
+    def counts(self) -> tuple[tuple[int, int], ...]:
+        """Positives and negatives that each stage has counted."""
+        return tuple((positive.n, negative.n) for positive, negative in self.stages)
+
+    @property
+    def n_examples(self) -> tuple[int, int]:
+        """Positives and negatives that were counted in any stage."""
+        positives, negatives = zip(*self.counts, strict=True)
+        return max(positives), max(negatives)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was learned."""
+        return not any(map(any, self.counts))
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether 0 <= C_jk <= min(s_j, s_k) <= n holds everywhere: some samples could have been learned."""
+        return all(statistics.is_possible(statistics) for pair in self.stages for statistics in pair)
+
+    def check(self, stages: Sequence[TrainedStage]) -> None:
+        """Raise ValueError unless the counts fit these stages, some samples could have them, and sums stay exact."""
+        sizes = learning_sizes(stages)
+        if self.sizes != sizes:
+            raise ValueError(
+                f"got counts of stages with {self.sizes} weak learners; expected {sizes}, 0 for each fixed stage"
+            )
+        for number, (stage, pair) in enumerate(zip(stages, self.stages, strict=True)):
+            for name, before, new in zip(("positives", "negatives"), stage.statistics, pair, strict=True):
+                check_statistics(new, f"{name} in stage {number}")
+                check_count(before.n + new.n, name)
+
+
+def learning_sizes(stages: Sequence[TrainedStage]) -> tuple[int, ...]:
+    """Weak learners of each stage that learns, and 0 for the others."""
+    return tuple(len(stage) if stage.learns else 0 for stage in stages)
+
+
+def count_examples(
+    stages: Sequence[TrainedStage], responses: Responses, is_object: NDArray[np.bool_], weights: NDArray[np.int64]
+) -> ExampleCounts:
+    """What each stage counts of examples with labels (n,), each `weights` (n,) times.
+
+    An object counts in all stages; another window in those that it reaches by the weights and stage thresholds of the
+    training. So the result depends neither on the order of the examples nor on what was learned before.
+    """
+    bits = responses.bits
+    reaches, end = np.ones(len(bits), np.bool_), 0
+    pairs = []
+    for stage in stages:
+        run, seen = stage.run(), bits[:, end : end + len(stage)]
+        end += len(stage)
+        if stage.learns:
+            positive, negative = (
+                BinaryStatistics.from_samples(seen[side], weights[side])
+                for side in (reaches & is_object, reaches & ~is_object)
+            )
+            pairs.append((positive, negative))
+        else:
+            pairs.append((BinaryStatistics.empty(0), BinaryStatistics.empty(0)))
+        # Rejection thresholds are left out: a soft stage learns what its stage threshold lets through.
+        reaches &= is_object | (run.weigh(seen.T.astype(np.bool_))[-1] > run.threshold)
+    return ExampleCounts(tuple(pairs))
+
+
+def _sum(a: BinaryStatistics, b: BinaryStatistics) -> BinaryStatistics:
+    """Values may be shared: most often one class alone was learned, and the other's matrices need not be copied."""
+    return (a if a.n else b) if len(a.s) == len(b.s) and not (a.n and b.n) else a + b
+
+
+def _difference(a: BinaryStatistics, b: BinaryStatistics) -> BinaryStatistics:
+    return a if len(a.s) == len(b.s) and not b.n else a - b
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +269,8 @@ def _unit_of_margins(stage: TrainedStage, coef: NDArray[np.float64]) -> float:
     if stage.learns or not (positive.n and negative.n):
         return length
     apart = float(np.cumsum(coef * (positive.s / positive.n - negative.s / negative.n))[-1])
-    return max(apart / 4, SMALLEST_UNIT * length)
+    # In units of |w|: where votes hardly separate the classes, margins still have a width.
+    return max(apart / 4, 0.02 * length)
 
 
 def faults(model: CascadeModel) -> Mapping[str, list[str]]:
@@ -181,7 +291,7 @@ def _impossible_statistics(model: CascadeModel) -> Iterator[str]:
                     continue
                 if not statistics.is_possible(statistics):
                     yield f"stage {number}, {what} {name}: counts that no samples can have"
-                elif _least_eigenvalue(statistics.scatter) < -NEGATIVE_EIGENVALUE:
+                elif _least_eigenvalue(statistics.scatter) < -1e-9:  # the rounding of float64 may leave less
                     yield f"stage {number}, {what} {name}: scatter is not positive semidefinite"
 
 
@@ -207,7 +317,7 @@ def _wrong_weights(model: CascadeModel) -> Iterator[str]:
         b = degrees_of_freedom(positive.n, negative.n, stage.criterion) * (positive.mean - negative.mean)
         scale = np.abs(A).max() * np.abs(run.coef).max() * len(b) + np.abs(b).max()
         residual = np.abs(A @ run.coef - b).max()
-        if not residual <= RESIDUAL * scale:
+        if not residual <= 1e-8 * scale:  # what the rounding of float64 may leave
             yield f"stage {number}: residual {residual / scale if scale else residual:.2g} of the weights"
 
 

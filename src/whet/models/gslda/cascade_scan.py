@@ -17,27 +17,27 @@ from whet._kernels.window_scan import (
     FLAGS,
     JOINS,
     N_CORNERS,
+    NODE,
     OPENS,
     SCORES,
     SPARE,
+    SUBSET,
     THRESHOLD,
     FlatLearners,
+    Windows,
     mark_around,
     scan_windows,
 )
 from whet._kernels.window_scan import WEIGHTS as FIRST_WEIGHT
-from whet._kernels.window_sums import NODE, SUBSET, Windows
+from whet.arrays import Int32s
 from whet.images.detections import FiredWindows
 from whet.images.pyramid import Level, Pyramid, Span, WindowIndex
-from whet.models.gslda.cascade import Cascade
+from whet.models.gslda.cascade import Cascade, Stage
 from whet.models.gslda.integral import ScannedFamily
 from whet.models.gslda.pools import weak_type
-from whet.models.gslda.stage import Stage
 from whet.models.gslda.weak_learners import Stumps, Subsets, conditions_of
-from whet.models.votes import Votes
+from whet.models.responses import Votes
 from whet.parallel.threads import blocks, for_each_block
-
-Int32s = NDArray[np.int32]
 
 # A pattern has 4 x 4 corners, a Haar feature up to 9, three rectangles 12.
 CORNERS = 16
@@ -214,7 +214,7 @@ def scan_images(
 
     >>> from whet.models.gslda.haar import HaarKind, HaarPool
     >>> from whet.models.gslda.weak_learners import Stumps
-    >>> from whet.models.gslda.stage import Stage
+    >>> from whet.models.gslda.cascade import Stage
     >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
     >>> edge = Stumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
     >>> cascade = Cascade((4, 4), (Stage(pool.take(edge.feature), edge, np.array([2.0]), threshold=0.5),))

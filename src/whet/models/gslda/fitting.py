@@ -1,24 +1,30 @@
-"""Training of one stage: weak learners on every feature, selected and weighted until the stage meets its goal."""
+"""Training of one stage: weak learners on every feature, selected and weighted until the stage meets its goal.
+
+Rejection thresholds of a finished cascade are chosen by variations of objects, as a worse camera would see them: most
+windows then need only the weak learners that reject them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import sqrt
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.arrays import Bools, Indices
 from whet.errors import CannotSeparateError
+from whet.images.pyramid import Pixels, resized
 from whet.lda import thresholds
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, check_combination
 from whet.lda.thresholds import Rate, RejectionThresholds, calibrate_rate, quantile_threshold
-from whet.models.gslda import stump_boosting as boosting
 from whet.models.gslda.candidates import Responses, class_statistics
+from whet.models.gslda.cascade import AT_ONCE, Cascade, LearningStage, Patches, Stage, TrainedStage
 from whet.models.gslda.integral import FeatureFamily, IntegralStack
-from whet.models.gslda.stage import Bools, LearningStage, Patches, Stage, TrainedStage
 from whet.models.gslda.weak_learners import Stumps, Subsets
-from whet.models.gslda.weak_training import train_weak_learners
+from whet.models.gslda.weak_training import rounds, train_weak_learners
 from whet.parallel.threads import DEFAULT_MAX_MEMORY
 from whet.parallel.workers import ALL_THREADS, Workers
 
@@ -87,9 +93,6 @@ class StageValidation:
         return self.false_positive_rate <= self.goal.false_positive_rate
 
 
-Indices = NDArray[np.intp]
-
-
 @dataclass(eq=False)
 class FixedVote:
     """Weights and a threshold that do not learn."""
@@ -151,7 +154,7 @@ class Boosting:
     def rounds(self, responses: Responses, n_most: int) -> Iterator[int]:
         """Indices of the selected learners, at most `n_most`; one may be selected more than once."""
         self.votes = []
-        for j, vote in boosting.rounds(responses, n_most, self.asymmetry, self.balance):
+        for j, vote in rounds(responses, n_most, self.asymmetry, self.balance):
             self.votes.append(vote)
             yield j
 
@@ -223,3 +226,147 @@ def train_stage(
         return Stage(features, learners, vote.coef, float(vote.threshold))
     rejection = check.rejection_thresholds(vote) if soft and check is not None else None
     return LearningStage.from_discriminant(features, learners, vote, rejection)
+
+
+@dataclass(frozen=True)
+class Variations:
+    """Random shift, scale, rotation, blur and noise of windows around a box.
+
+    `shift`, `scale` and `angle` are standard deviations: in sides of the box, in the logarithm of its size, and in
+    degrees. `noise`, in standard deviations of the window, and `blur`, in window pixels, are upper bounds of uniform
+    distributions.
+
+    >>> image = np.tile(np.arange(60, dtype=np.uint8) * 4, (60, 1))
+    >>> windows = Variations().cut(image, (15, 15, 45, 45), (24, 24), 4, np.random.default_rng(0))
+    >>> windows.shape, windows.dtype
+    ((4, 24, 24), dtype('uint8'))
+    """
+
+    shift: float = 0.02
+    scale: float = 0.05
+    angle: float = 7.0
+    noise: float = 0.4
+    blur: float = 1.0
+    mirror: bool = True
+
+    def __post_init__(self) -> None:
+        spreads = (self.shift, self.scale, self.angle, self.noise, self.blur)
+        if not (np.isfinite(spreads).all() and min(spreads) >= 0):
+            raise ValueError(f"got {self}; expected finite numbers of at least 0")
+
+    def cut(
+        self, image: Pixels, box: Sequence[float], window: tuple[int, int], n: int, rng: np.random.Generator
+    ) -> Pixels:
+        """Windows (n, height, width) of a grey image around a box x1, y1, x2, y2."""
+        height, width = image.shape
+        x1, y1, x2, y2 = map(float, box)
+        if not (0 <= x1 < x2 <= width and 0 <= y1 < y2 <= height):
+            raise ValueError(f"got the box {list(box)} in an image of {width} x {height}; expected one inside it")
+        return np.array([self._cut(image, (x1, y1, x2, y2), window, rng) for _ in range(n)], dtype=np.uint8)
+
+    def _cut(
+        self, image: Pixels, box: tuple[float, float, float, float], window: tuple[int, int], rng: np.random.Generator
+    ) -> Pixels:
+        from PIL import Image
+
+        x1, y1, x2, y2 = box
+        if self.mirror and rng.random() < 0.5:
+            image, x1, x2 = image[:, ::-1], image.shape[1] - x2, image.shape[1] - x1
+        sides = np.array([x2 - x1, y2 - y1])
+        centre = np.array([x1 + x2, y1 + y2]) / 2 + rng.normal(0, self.shift, 2) * sides
+        sides = sides * np.exp(rng.normal(0, self.scale))
+        turned = Image.fromarray(image).rotate(
+            rng.normal(0, self.angle), Image.Resampling.BILINEAR, center=(float(centre[0]), float(centre[1]))
+        )
+        room = np.array(turned.size)
+        size = np.clip(sides.round().astype(int), 1, room)
+        x, y = np.clip((centre - size / 2).round().astype(int), 0, room - size).tolist()
+        cut = np.ascontiguousarray(np.asarray(turned)[y : y + size[1], x : x + size[0]])
+        return self.grained(resized(cut, window), rng)
+
+    def grained(self, patch: Pixels, rng: np.random.Generator) -> Pixels:
+        """A window (height, width) with blur and noise, as from a worse camera."""
+        from scipy.ndimage import gaussian_filter
+
+        soft = gaussian_filter(patch.astype(np.float64), rng.uniform(0, self.blur))
+        grain = rng.normal(0, rng.uniform(0, self.noise) * soft.std(), soft.shape)
+        return np.asarray((soft + grain).clip(0, 255).round().astype(np.uint8))
+
+
+# The share of the accepted positives that the thresholds of a stage give up, and the share of new ones that may fail.
+GIVEN_UP = 0.001
+LOSS = 0.002
+# What a scan sees of an object between two places, scales and angles, and through a worse camera.
+VARIED = Variations(shift=0.03, scale=0.06, angle=7.0, noise=0.4, blur=1.0, mirror=False)
+# Pixels around a patch, as a share of its side, for windows that are moved, larger or turned.
+RIM = 0.25
+
+
+def pruned(
+    stages: Sequence[TrainedStage],
+    positives: Patches,
+    min_sigma: float,
+    *,
+    seed: int = 0,
+) -> tuple[TrainedStage, ...]:
+    """Stages whose rejection thresholds keep what the whole cascade accepts; `positives` are (n, height, width).
+
+    A stage alone has to keep every positive that it accepts. Those that a later stage rejects are lost anyway, so only
+    variations of the positives that pass all stages count here, as in the pruning of Zhang and Viola (2007). The share
+    `GIVEN_UP` of these would keep thresholds low for all others. The rest has the slack of
+    `RejectionThresholds.calibrated` with `LOSS`. No threshold becomes lower, nor does that of a stage. Stages that
+    count for the score, those without rejection thresholds, and those with fixed weights stay as they are.
+    """
+    window = stages[0].features.window
+    cascade = Cascade(window, tuple(stage.run() for stage in stages), min_sigma)
+    patches = varied(positives, window, seed)
+    blocks = [patches[start : start + AT_ONCE] for start in range(0, len(patches), AT_ONCE)]
+    accepted = np.concatenate([cascade.accepts(block) for block in blocks])
+    early = [_pruned(stage, blocks, accepted) for stage in stages[: cascade.first_scoring]]
+    return *early, *stages[cascade.first_scoring :]
+
+
+def varied(positives: Patches, window: tuple[int, int], seed: int = 0) -> Patches:
+    """Variations (m, height, width) of positives (n, height, width), those of one after those of another.
+
+    >>> varied(np.zeros((3, 12, 10), np.uint8), (12, 10)).shape
+    (24, 12, 10)
+    """
+    (height, width), rng = window, np.random.default_rng([seed, 3])
+    # Variations to aim for, and the most of one positive: the lowest partial sums are those of few samples.
+    copies = min(max(-(-8000 // len(positives)), 1), 8)
+    rim = max(round(RIM * max(window)), 1)
+    box = rim, rim, rim + width, rim + height
+    return np.concatenate(
+        [VARIED.cut(np.pad(patch, rim, mode="edge"), box, window, copies, rng) for patch in positives]
+    )
+
+
+def _pruned(stage: TrainedStage, blocks: Sequence[Patches], accepted: Bools) -> TrainedStage:
+    if not isinstance(stage, LearningStage) or stage.rejection is None:
+        return stage
+    sums = np.concatenate([stage.run().partial_sums(IntegralStack.from_patches(block)) for block in blocks], axis=1)
+    kept = accepted.copy()
+    kept[accepted] = worth_keeping(sums[:, accepted], GIVEN_UP)
+    tight = RejectionThresholds.calibrated(sums[:, kept], sums[:, ~kept], stage.discriminant(), LOSS, with_last=True).z
+    rule = Rate(max(stage.rule.z, float(tight[-1]))) if isinstance(stage.rule, Rate) else stage.rule
+    tight[-1] = -np.inf
+    return replace(stage, rule=rule, rejection=RejectionThresholds(np.maximum(stage.rejection.z, tight)))
+
+
+def worth_keeping(sums: NDArray[np.float64], given_up: float) -> Bools:
+    """All but a share of the samples (n,), by their partial sums (T, n): the lowest are given up, early ones first.
+
+    After t of T weak learners, sqrt(t / T) of the share are gone, the ejection schedule of Bourdev and Brandt (2005):
+    what is rejected early saves most. Samples with equal sums are kept or given up together.
+
+    >>> worth_keeping(np.array([[0.0, 2.0, 1.0, 2.0], [3.0, 0.0, 4.0, 4.0]]), 0.5)
+    array([False, False,  True,  True])
+    """
+    T, n = sums.shape
+    kept = np.ones(n, np.bool_)
+    for t in range(T):
+        more = int(given_up * n * sqrt((t + 1) / T)) - int((~kept).sum())
+        if more > 0:
+            kept &= sums[t] >= np.partition(sums[t, kept], more)[more]
+    return kept

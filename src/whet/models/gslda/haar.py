@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.pixel_sums import corner_values
+from whet.arrays import Int32s
 from whet.models.gslda.integral import Columns, ColumnTypes, Corners, Indices, IntegralStack, check_window
 
 Ints = NDArray[np.int16]
@@ -65,7 +66,6 @@ def check_boxes(
 
 
 Int16s = NDArray[np.int16]
-Int32s = NDArray[np.int32]
 
 # Four-rectangle features have 3 x 3 corners, three-rectangle ones 8, two-rectangle ones 6.
 CORNERS = 9

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.pixel_sums import integrate_stack, stack_factors
-from whet._kernels.window_sums import OPENCV_MIN_SIGMA
-
-UInt32s = NDArray[np.uint32]
+from whet._kernels.window_scan import OPENCV_MIN_SIGMA
+from whet.arrays import UInt32s
 
 
 def patch_integrals(patches: NDArray[np.uint8]) -> tuple[UInt32s, UInt32s]:

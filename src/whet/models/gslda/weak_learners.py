@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.pixel_sums import respond_one
+from whet.arrays import Floats
 from whet.models.gslda.integral import Columns, ColumnTypes, FeatureFamily, Indices, IntegralStack, ScannedFamily
 
 Ints = NDArray[np.intp]
-Floats = NDArray[np.float64]
 
 # Codes are bytes, and a subset has a bit for each: families with fewer codes leave some of them unused.
 MOST_CODES = 256
@@ -125,7 +125,7 @@ class Subsets:
 class LeafPool:
     """Features of the conditions of leaves: leaf t has `conditions` from `first[t]` to `first[t + 1]` (leaves + 1,).
 
-    >>> from whet.models.gslda.lbp import BlockPatternPool
+    >>> from whet.models.gslda.pools import BlockPatternPool
     >>> pool = LeafPool(BlockPatternPool.from_window((3, 5)), np.array([0, 2, 3]))  # an AND of two, and one
     >>> len(pool), pool.joins, pool.take(np.array([1])).conditions.describe(0)
     (2, array([1, 0, 0], dtype=uint8), BlockPattern(x=2, y=0, block_width=1, block_height=1))

@@ -1,34 +1,25 @@
-"""Training of weak learners: one stump or one subset of codes on every feature of a pool."""
+"""Training of weak learners: one stump or one subset of codes on every feature of a pool, and boosting of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.weak_fitting import (
-    best_cuts,
-    best_splits,
-    bin_rows,
-    gap,
-    middle,
-    train_by_histogram,
-    train_subsets,
-)
+from whet._kernels.weak_fitting import best_splits, train_by_histogram, train_subsets
+from whet.arrays import Floats, Words
 from whet.models.gslda.candidates import BitResponses, Responses, SampleLayout
 from whet.models.gslda.integral import FeatureFamily, IntegralStack
 from whet.models.gslda.weak_learners import MOST_CODES, Stumps, Subsets
 from whet.parallel.threads import DEFAULT_MAX_MEMORY, blocks, for_each_block, within_budget
 from whet.parallel.workers import ALL_THREADS, Workers
-
-Floats = NDArray[np.float64]
-Words = NDArray[np.uint64]
 
 
 class ClassWeights(NamedTuple):
@@ -69,10 +60,6 @@ def _checked(weights: Floats, n: int) -> Floats:
     return weights
 
 
-# Values a task of stump training: two milliseconds of work, far more than to hand it to a thread.
-SAMPLES_AT_ONCE = 1_000_000
-
-
 @dataclass(frozen=True, eq=False)
 class SortedFeatures:
     """Feature values in order (features, samples): sort once, train stumps under many weightings."""
@@ -99,7 +86,8 @@ class SortedFeatures:
             values, order = self.values[rows], self.order[rows]
             best_splits(values, order, signed, *totals, threshold[rows], polarity[rows], error[rows])
 
-        at_once = max(1, SAMPLES_AT_ONCE // self.values.shape[1])
+        # Values a task of stump training: two milliseconds of work, far more than to hand it to a thread.
+        at_once = max(1, 1_000_000 // self.values.shape[1])
         for_each_block(train, n_features, at_once)
         return Stumps(np.arange(n_features), threshold, polarity, error)
 
@@ -130,75 +118,6 @@ def train_stumps(
     # n_pos * n_neg times the balanced error: whole numbers, so a weight of 3 is three copies to the last bit.
     scaled = np.where(is_positive, float(n_neg), float(n_pos)) * counts.astype(np.float64)
     return SortedFeatures.from_values(X).best_stumps(is_positive, scaled)
-
-
-# Features a task: the bins of 64 features on 10,000 samples are 640 kB, and one pass over them takes a millisecond.
-BINNED_AT_ONCE = 64
-
-
-@dataclass(frozen=True, eq=False)
-class BinnedFeatures:
-    """Bins (features, samples) of all features on patches, positives first: bin once, train under many weightings.
-
-    A byte a value: 10,000 features on 11,000 patches take 110 MB. `best_stump` finds the stump of least weighted error
-    of all features by histograms, as boosting needs it in each round.
-
-    >>> from whet.models.gslda.haar import HaarPool
-    >>> patches = np.random.default_rng(0).integers(0, 200, (40, 6, 6), dtype=np.uint8)
-    >>> patches[:20, :, 3:] += 50  # positives are brighter on the right
-    >>> binned = BinnedFeatures.from_patches(HaarPool.from_window((6, 6)), patches, np.arange(40) < 20)
-    >>> stump, right = binned.best_stump(np.full(40, 1 / 40))
-    >>> binned.pool.describe(stump.feature[0]), bool(right.mean() == 1 - stump.error[0])
-    (HaarFeature(kind='x2', x=0, y=0, width=6, height=5), True)
-    """
-
-    pool: FeatureFamily
-    stack: IntegralStack
-    layout: SampleLayout
-    bins: NDArray[np.uint8]
-    threads: int | None = None
-
-    @classmethod
-    def from_patches(
-        cls,
-        pool: FeatureFamily,
-        patches: NDArray[np.uint8],
-        is_positive: NDArray[np.bool_],
-        threads: int | None = None,
-    ) -> BinnedFeatures:
-        """Bin the values of all features of a pool on patches (samples, height, width)."""
-        layout = SampleLayout.from_labels(is_positive)
-        stack = IntegralStack.from_patches(patches[layout.order])
-        bins = np.empty((len(pool), len(layout)), dtype=np.uint8)
-
-        def work(rows: slice) -> None:
-            bin_rows(pool.take(rows).evaluate(stack), bins[rows])
-
-        for_each_block(work, len(pool), BINNED_AT_ONCE, threads)
-        return cls(pool, stack, layout, bins, threads)
-
-    def best_stump(self, weights: Floats) -> tuple[Stumps, NDArray[np.bool_]]:
-        """The stump of least error under weights (samples,), and which samples (samples,) it gets right.
-
-        Of equal features, the first. Thresholds lie in the middle of the gap between two bins.
-        """
-        ordered = weights[self.layout.order]
-        n, n_positive = len(self.bins), self.layout.n_positive
-        totals = float(ordered[:n_positive].sum()), float(ordered[n_positive:].sum())
-        signed = np.concatenate([ordered[:n_positive], -ordered[n_positive:]])
-        cut, polarity, error = np.zeros(n, np.uint8), np.ones(n, np.int8), np.empty(n)
-
-        def work(rows: slice) -> None:
-            best_cuts(self.bins[rows], signed, totals, cut[rows], polarity[rows], error[rows])
-
-        for_each_block(work, n, BINNED_AT_ONCE, self.threads)
-        best = int(np.flatnonzero(error <= error.min() + 1e-12)[0])  # the first of equals, up to rounding
-        values = self.pool.take(np.array([best])).evaluate(self.stack)
-        threshold = np.array([middle(*gap(values[0], self.bins[best], int(cut[best])))], dtype=np.float32)
-        stump = Stumps(np.array([best]), threshold, polarity[[best]], error[[best]])
-        right = np.empty(len(ordered), dtype=np.bool_)
-        right[self.layout.order] = stump.respond(values)[0] == (np.arange(len(ordered)) < n_positive)
-        return stump, right
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,3 +243,74 @@ def _dealt(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     for k, part in enumerate(parts):
         found[k :: len(parts)] = part
     return found
+
+
+Learner = TypeVar("Learner")
+
+# The smallest weighted error that a vote is computed from; a perfect stump would have an infinite one.
+SMALLEST_ERROR = 1e-10
+
+
+def reweighted(D: NDArray[np.float64], right: NDArray[np.bool_], error: float) -> NDArray[np.float64]:
+    """Weights for the next round: samples that were right count e / (1 - e) of what they did."""
+    return np.asarray(np.where(right, D * (error / (1 - error)), D))
+
+
+def balanced(is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weights that sum to one half over each class (N,).
+
+    >>> balanced(np.array([True, False, False]), np.array([1, 1, 1]))
+    array([0.5 , 0.25, 0.25])
+    """
+    of_class = np.where(is_positive, weights[is_positive].sum(), weights[~is_positive].sum())
+    return np.asarray(weights / (2.0 * of_class))
+
+
+def rounds(
+    responses: BitResponses | Responses, n_most: int, asymmetry: float = 1.0, balance: bool = True
+) -> Iterator[tuple[int, float]]:
+    """In each round the learner of least weighted error: its index, and its vote log((1 - e) / e).
+
+    The learners stay as they were trained under equal weights, so a round is one pass over the bits.
+    With `asymmetry` above 1 a missed positive costs that many false positives, divided over `n_most` rounds, as in
+    `AsymBoost`. With `balance` both classes start with one half of
+    the weight, as Viola and Jones have it; without it all samples start with equal weights. Stops early at a learner
+    without error, or if none is better than chance.
+
+    >>> bits = BitResponses.from_responses(np.array([[1, 0, 0], [1, 1, 1]], dtype=bool), np.array([True, True, False]))
+    >>> [(j, round(vote, 3)) for j, vote in rounds(bits, 1)]
+    [(0, 1.099)]
+    """
+    is_positive = responses.layout.is_positive
+
+    def best(D: NDArray[np.float64]) -> tuple[int, NDArray[np.bool_]]:
+        j = int(np.argmin(responses.weighted_errors(D)))
+        return j, responses.row(j) == is_positive
+
+    yield from boost(best, is_positive, n_most, asymmetry, balance)
+
+
+def boost(
+    best: Callable[[NDArray[np.float64]], tuple[Learner, NDArray[np.bool_]]],
+    is_positive: NDArray[np.bool_],
+    n_most: int,
+    asymmetry: float,
+    balance: bool,
+) -> Iterator[tuple[Learner, float]]:
+    """Rounds of AdaBoost; `best` returns the learner of least error under weights, and which samples it gets right."""
+    up = asymmetry ** (0.5 / n_most)
+    tilt = np.where(is_positive, up, 1 / up)
+    n = len(is_positive)
+    D = balanced(is_positive, np.ones(n, dtype=np.int64)) if balance else np.full(n, 1 / n)
+    for _ in range(n_most):
+        D = D * tilt
+        D /= D.sum()
+        learner, right = best(D)
+        error = float(D[~right].sum())
+        if error >= 0.5:
+            return
+        error = max(error, SMALLEST_ERROR)
+        yield learner, math.log((1 - error) / error)
+        if error == SMALLEST_ERROR:
+            return
+        D = reweighted(D, right, error)
