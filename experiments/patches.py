@@ -23,7 +23,7 @@ from whet.models.gslda.integral import FeatureFamily
 from whet.opencv.tree_cascade import OpenCVCascade
 from whet.opencv.xml_reader import read_opencv
 from whet.parallel.workers import ALL_THREADS, Workers
-from whet.training.adopt import HELD_OUT, NEGATIVES, Patches, adopt_sides, check_number
+from whet.training.adopt import HELD_OUT, NEGATIVES, Patches, Side, adopt_sides, check_number
 from whet.training.backgrounds import BoxesByImage, Shape, SkippedImagesWarning, image_faults
 from whet.training.config import TrainingConfig
 from whet.training.gslda import CascadeFitting, CascadeTraining, given_window
@@ -194,7 +194,7 @@ def adopt_patches(
     check_number(len(np.unique(numbers)))
     rows = split_objects(numbers, held_out, seed)
     sides = (
-        (Positives(positives[part], numbers[part]), paths)
+        Side(Positives(positives[part], numbers[part]), paths)
         for part, paths in zip(rows, split_images(images, held_out, seed), strict=True)
     )
     detector, _, _ = adopt_sides(

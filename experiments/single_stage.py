@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.boosting import BinnedFeatures, Boosting, retrained_rounds
 from experiments.datasets import LFW_FACE, faces24, negative_images
 from experiments.face_samples import WINDOW, inner_faces, mirrored
 from experiments.mining import Miner
 from experiments.random_windows import windows_of_images
-from experiments.retrained_stumps import BinnedFeatures, retrained_rounds
 from whet._kernels.window_scan import OPENCV_MIN_SIGMA
 from whet.images.boxes import BoxOffset, box_iou
 from whet.images.detections import FiredWindows
@@ -33,7 +33,7 @@ from whet.images.pyramid import Pyramid, WindowIndex
 from whet.lda.discriminant import OnlineDiscriminant
 from whet.models.gslda.cascade import Cascade, LearningStage, Stage, TrainedStage
 from whet.models.gslda.cascade_scan import scan_pyramid
-from whet.models.gslda.fitting import Boosting, GreedyLDA, StageLearner, train_stage
+from whet.models.gslda.fitting import GreedyLDA, StageLearner, train_stage
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.weak_learners import Stumps
 from whet.models.gslda.weak_training import train_weak_learners

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from experiments.boosting import Boosting
 from tests.detectors import WINDOW, base, detector, learn, mixed_detector, patches, to_bytes, unlearn
 from tests.samples import direction
 
@@ -10,7 +11,7 @@ from whet.detector.state import count_patches
 from whet.errors import CannotLearnError, CannotUnlearnError
 from whet.lda.statistics import BinaryStatistics
 from whet.models.gslda.cascade_model import CascadeModel
-from whet.models.gslda.fitting import Boosting, train_stage
+from whet.models.gslda.fitting import train_stage
 from whet.models.gslda.integral import IntegralStack
 
 

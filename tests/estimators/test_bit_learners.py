@@ -4,12 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
+from experiments import boosting as bit_boosting
 from experiments import forward_feature_selection
 from tests.samples import correlated_stumps
 
 from whet.lda.selection import Scatter, forward, rounds
 from whet.lda.statistics import BinaryStatistics
-from whet.models.gslda import weak_training as bit_boosting
 from whet.models.gslda.candidates import BitResponses, Responses, class_statistics
 from whet.parallel.workers import Threads
 

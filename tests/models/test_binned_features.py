@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from experiments.retrained_stumps import BinnedFeatures, best_cuts, retrained_rounds
+from experiments.boosting import BinnedFeatures, best_cuts, retrained_rounds
 
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.integral import IntegralStack

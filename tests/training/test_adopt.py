@@ -218,8 +218,8 @@ def test_a_photograph_is_counted_or_held_out_with_all_that_is_in_it(case, tmp_pa
         boxes = np.array([[5.0, 5, 21, 21], [40, 30, 56, 46]])
         names = (ONLY_CLASS, ONLY_CLASS)
         images.append(AnnotatedImage(tmp_path / f"with{number}.png", shown.shape, boxes, names, np.zeros(2, np.bool_)))
-    real = module._adopted
-    monkeypatch.setattr(module, "_adopted", lambda *a, **k: sides.extend(a[1:3]) or real(*a, n_negatives=60, **k))
+    real = module.adopt_sides
+    monkeypatch.setattr(module, "adopt_sides", lambda *a, **k: sides.extend(a[1:3]) or real(*a, n_negatives=60, **k))
     run = adopt_from(path, images)
     counted, held_out = ({one.name for one in side.images} for side in sides)
     assert not counted & held_out

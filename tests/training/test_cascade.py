@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from experiments.boosting import Boosting
 from experiments.patches import prepare_patches
 from PIL import Image
 from tests.crosses import CONFIG, WINDOW, train_cascade, write_images
@@ -14,7 +15,7 @@ from whet.errors import CheckpointError, TrainingDataError
 from whet.evaluation.evaluation import rate_interval
 from whet.images.pyramid import Pyramid
 from whet.models.gslda.cascade_model import CascadeModel
-from whet.models.gslda.fitting import Boosting, train_stage
+from whet.models.gslda.fitting import train_stage
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.pools import BlockPatternPool
 from whet.parallel.workers import Threads

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.boosting import Boosting
 from experiments.patches import prepare_patches
 from tests.crosses import CONFIG, WINDOW, crosses, detector_bytes, pool, positives, train_cascade, write_images
 
 from whet.errors import CheckpointError
-from whet.models.gslda.fitting import Boosting
 from whet.models.gslda.haar import HaarPool
 from whet.parallel.workers import Threads
 from whet.training.progress import Checkpoint, CheckpointWarning, FitFinished, FitProgress, Mining, Resumed

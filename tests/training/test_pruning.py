@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiments.boosting import Boosting
 from experiments.patches import prepare_patches
 from tests.cascades import scan
 from tests.crosses import CONFIG, crosses, pool, train_cascade, write_images
 
 from whet.io.image_files import read_grey
 from whet.models.gslda.cascade import Cascade
-from whet.models.gslda.fitting import GIVEN_UP, LOSS, Boosting, pruned, varied, worth_keeping
+from whet.models.gslda.fitting import GIVEN_UP, LOSS, pruned, varied, worth_keeping
 from whet.training.progress import Checkpoint
 
 pytestmark = pytest.mark.slow

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
+from experiments.boosting import Boosting
 from experiments.forward_feature_selection import ForwardFeatureSelection
 from tests.samples import direction
 
 from whet.lda.statistics import BinaryStatistics
-from whet.models.gslda.fitting import Boosting, GreedyLDA, StageGoal, train_stage
+from whet.models.gslda.fitting import GreedyLDA, StageGoal, train_stage
 from whet.models.gslda.haar import HaarPool
 from whet.models.gslda.integral import IntegralStack
 from whet.models.gslda.pools import BlockPatternPool

@@ -75,7 +75,7 @@ def background_record(
     n_random = round(RANDOM * n)
     hard = _hardest(model, offset, pyramid, known, n - n_random, threads)
     places = pyramid.boxes(random_windows(pyramid, 2 * n_random, np.random.default_rng(list(bytes.fromhex(image)))))
-    others = places[is_background(offset.boxes(places), *known)][:n_random]
+    others = places[shows_no_object(offset.boxes(places), *known)][:n_random]
     name, window = bytes.fromhex(image), model.window
     crops = [Crop.cut(BACKGROUND, name, pixels, box, box, window) for box in np.concatenate([hard, others])]
     height, width = pixels.shape[:2]
@@ -92,13 +92,13 @@ def _hardest(
         fired = model.scan(pyramid, model.votes.loosened(by), threads=threads)
         if len(fired) > 20_000 and by:
             break
-        best = without_near_copies(fired.take(is_background(offset.boxes(fired.boxes), *known)), n).boxes
+        best = without_near_copies(fired.take(shows_no_object(offset.boxes(fired.boxes), *known)), n).boxes
         if len(best) >= n:
             break
     return best
 
 
-def is_background(boxes: Boxes, objects: Boxes, ignored: Boxes) -> Bools:
+def shows_no_object(boxes: Boxes, objects: Boxes, ignored: Boxes) -> Bools:
     """Which boxes (n, 4) show none of the objects (m, 4), and do not lie in a region to ignore."""
     near = (box_iou(boxes, np.concatenate([objects, ignored])) >= NEAR_OBJECT).any(axis=1)
     return np.asarray(~(near | (intersection_over_first(boxes, ignored) >= 0.5).any(axis=1)))

@@ -46,8 +46,6 @@ from whet.training.validation import ScannedImages, held_out_reference
 from whet.training.windows import grey_window
 
 Patches = NDArray[np.uint8]
-# Positives, each with the number of its photograph, and images: to be counted, or as reference set.
-Side = tuple[Positives, Sequence[Path]]
 
 # Share of the photographs that are not counted: they make the reference set.
 HELD_OUT = 0.25
@@ -70,6 +68,14 @@ class FewNegativesWarning(UserWarning):
     """Few negative windows reach some stages; the message says which."""
 
 
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Positives, each with the number of its photograph, and images: to be counted, or as reference set."""
+
+    positives: Positives
+    images: Sequence[Path]
+
+
 def adopt_sides(
     source: OpenCVCascade,
     counted: Side,
@@ -90,12 +96,12 @@ def adopt_sides(
     """
     sides = [
         grey_backgrounds(
-            paths, source.window, excluded_boxes, seed=seed, workers=Threads(threads), box_offset=box_offset
+            side.images, source.window, excluded_boxes, seed=seed, workers=Threads(threads), box_offset=box_offset
         )
-        for _, paths in (counted, reference)
+        for side in (counted, reference)
     ]
     stages, short = count_stages(
-        stages_of(source), counted[0].windows, sides[0], n_negatives, lambda done: progress(0.7 * done)
+        stages_of(source), counted.positives.windows, sides[0], n_negatives, lambda done: progress(0.7 * done)
     )
     if short:
         warnings.warn(_few_negatives(short, len(stages)), FewNegativesWarning, stacklevel=4)
@@ -104,13 +110,13 @@ def adopt_sides(
     base = DetectorBase(model, provenance)
     held_out = held_out_reference(
         model,
-        reference[0],
+        reference.positives,
         sides[1],
         ScannedImages.from_backgrounds(sides[1], model),
         seed=seed,
         progress=lambda done: progress(0.7 + 0.3 * done),
     )
-    images = short_hashes(dict.fromkeys([*counted[1], *reference[1], *photographs]))
+    images = short_hashes(dict.fromkeys([*counted.images, *reference.images, *photographs]))
     base = replace(base, reference=held_out, training_images=images)
     return Detector.from_base(base, reporting=Reporting(box_offset)), tuple(short), n_counted
 
@@ -280,8 +286,8 @@ def _split_by_photograph(
         )
     more = split_images(others, HELD_OUT, seed) if len(others) > 1 else (others, [])
     return (
-        (Positives(_with_noise(positives.windows[counted], seed), photograph[counted]), [*own, *more[0]]),
-        (Positives(positives.windows[held_out], photograph[held_out]), [*theirs, *more[1]]),
+        Side(Positives(_with_noise(positives.windows[counted], seed), photograph[counted]), [*own, *more[0]]),
+        Side(Positives(positives.windows[held_out], photograph[held_out]), [*theirs, *more[1]]),
     )
 
 

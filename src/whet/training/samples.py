@@ -235,7 +235,7 @@ def cut_positives(
 
 
 def copies_for(n_objects: int) -> int:
-    """Number of windows per object.
+    """Number of windows per object: 1,000 of all objects, at most 12 of one, both without mirror images.
 
     >>> copies_for(50), copies_for(400), copies_for(5000)
     (12, 3, 1)

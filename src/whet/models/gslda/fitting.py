@@ -7,7 +7,7 @@ windows then need only the weak learners that reject them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Protocol
 
@@ -24,7 +24,7 @@ from whet.models.gslda.candidates import Responses, class_statistics
 from whet.models.gslda.cascade import AT_ONCE, Cascade, LearningStage, Patches, Stage, TrainedStage
 from whet.models.gslda.integral import FeatureFamily, IntegralStack
 from whet.models.gslda.weak_learners import Stumps, Subsets
-from whet.models.gslda.weak_training import rounds, train_weak_learners
+from whet.models.gslda.weak_training import train_weak_learners
 from whet.parallel.threads import DEFAULT_MAX_MEMORY
 from whet.parallel.workers import ALL_THREADS, Workers
 
@@ -140,30 +140,6 @@ class GreedyLDA:
         )
 
 
-@dataclass
-class Boosting:
-    """AdaBoost, or with an `asymmetry` above 1 AsymBoost, over trained weak learners.
-
-    With `balance` both classes start with the same weight; without it all samples do.
-    """
-
-    asymmetry: float = 1.0
-    balance: bool = True
-    votes: list[float] = field(default_factory=list, init=False, repr=False)
-
-    def rounds(self, responses: Responses, n_most: int) -> Iterator[int]:
-        """Indices of the selected learners, at most `n_most`; one may be selected more than once."""
-        self.votes = []
-        for j, vote in rounds(responses, n_most, self.asymmetry, self.balance):
-            self.votes.append(vote)
-            yield j
-
-    def vote(self, responses: Responses, chosen: Indices) -> FixedVote:  # noqa: ARG002
-        """The strong classifier of Viola and Jones: at least half of the sum of weights."""
-        votes = np.array(self.votes[: len(chosen)])
-        return FixedVote(votes, float(votes.sum()) / 2)
-
-
 def train_stage(
     family: FeatureFamily,
     patches: Patches,
@@ -182,7 +158,7 @@ def train_stage(
     """Train a weak learner on every feature of a pool, select some and weight them: a stage of a cascade.
 
     `patches` are (samples, height, width), `is_positive` (samples,). The `learner` is `GreedyLDA()`, which then
-    learns online, or `Boosting()` on the same responses. Selection stops at `n_weak`, or
+    learns online, or another one on the same responses. Selection stops at `n_weak`, or
     as soon as a `goal` holds on the `validation` patches; the threshold is then the one that keeps the goal's
     detection rate there, and follows the positives online. A `soft` stage also has a rejection threshold after
     each weak learner; these follow in the same way and lose none of the validation positives. The same seed gives the

@@ -1,14 +1,13 @@
-"""Training of weak learners: one stump or one subset of codes on every feature of a pool, and boosting of them."""
+"""Training of weak learners: one stump or subset of codes on every feature of a pool, and weights of boosting."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -245,8 +244,6 @@ def _dealt(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return found
 
 
-Learner = TypeVar("Learner")
-
 # The smallest weighted error that a vote is computed from; a perfect stump would have an infinite one.
 SMALLEST_ERROR = 1e-10
 
@@ -264,53 +261,3 @@ def balanced(is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> NDAr
     """
     of_class = np.where(is_positive, weights[is_positive].sum(), weights[~is_positive].sum())
     return np.asarray(weights / (2.0 * of_class))
-
-
-def rounds(
-    responses: BitResponses | Responses, n_most: int, asymmetry: float = 1.0, balance: bool = True
-) -> Iterator[tuple[int, float]]:
-    """In each round the learner of least weighted error: its index, and its vote log((1 - e) / e).
-
-    The learners stay as they were trained under equal weights, so a round is one pass over the bits.
-    With `asymmetry` above 1 a missed positive costs that many false positives, divided over `n_most` rounds, as in
-    `AsymBoost`. With `balance` both classes start with one half of
-    the weight, as Viola and Jones have it; without it all samples start with equal weights. Stops early at a learner
-    without error, or if none is better than chance.
-
-    >>> bits = BitResponses.from_responses(np.array([[1, 0, 0], [1, 1, 1]], dtype=bool), np.array([True, True, False]))
-    >>> [(j, round(vote, 3)) for j, vote in rounds(bits, 1)]
-    [(0, 1.099)]
-    """
-    is_positive = responses.layout.is_positive
-
-    def best(D: NDArray[np.float64]) -> tuple[int, NDArray[np.bool_]]:
-        j = int(np.argmin(responses.weighted_errors(D)))
-        return j, responses.row(j) == is_positive
-
-    yield from boost(best, is_positive, n_most, asymmetry, balance)
-
-
-def boost(
-    best: Callable[[NDArray[np.float64]], tuple[Learner, NDArray[np.bool_]]],
-    is_positive: NDArray[np.bool_],
-    n_most: int,
-    asymmetry: float,
-    balance: bool,
-) -> Iterator[tuple[Learner, float]]:
-    """Rounds of AdaBoost; `best` returns the learner of least error under weights, and which samples it gets right."""
-    up = asymmetry ** (0.5 / n_most)
-    tilt = np.where(is_positive, up, 1 / up)
-    n = len(is_positive)
-    D = balanced(is_positive, np.ones(n, dtype=np.int64)) if balance else np.full(n, 1 / n)
-    for _ in range(n_most):
-        D = D * tilt
-        D /= D.sum()
-        learner, right = best(D)
-        error = float(D[~right].sum())
-        if error >= 0.5:
-            return
-        error = max(error, SMALLEST_ERROR)
-        yield learner, math.log((1 - error) / error)
-        if error == SMALLEST_ERROR:
-            return
-        D = reweighted(D, right, error)

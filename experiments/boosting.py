@@ -1,24 +1,30 @@
-"""Boosting as published: in each round, all stumps are trained anew under the weights of the samples.
+"""Boosting of stages, to compare with greedy LDA: of weak learners that are trained already, or, as published, anew.
 
-`whet.models.gslda.weak_training.rounds` keeps the stumps that were trained under equal weights.
+`rounds` keeps the stumps that were trained under equal weights; `retrained_rounds` trains all stumps anew in each round
+under the weights of the samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.jit import kernel
 from whet._kernels.weak_fitting import BINS, NARROW, bin_values, extremes, gap, middle
-from whet.arrays import Bytes, Float32s, Floats
-from whet.models.gslda.candidates import SampleLayout
+from whet.arrays import Bytes, Float32s, Floats, Indices
+from whet.models.gslda.candidates import BitResponses, Responses, SampleLayout
+from whet.models.gslda.fitting import FixedVote
 from whet.models.gslda.integral import FeatureFamily, IntegralStack
 from whet.models.gslda.weak_learners import Stumps
-from whet.models.gslda.weak_training import boost
+from whet.models.gslda.weak_training import SMALLEST_ERROR, balanced, reweighted
 from whet.parallel.threads import for_each_block
+
+Learner = TypeVar("Learner")
 
 # Features a task: the bins of 64 features on 10,000 samples are 640 kB, and one pass over them takes a millisecond.
 BINNED_AT_ONCE = 64
@@ -135,3 +141,77 @@ def retrained_rounds(
 ) -> Iterator[tuple[Stumps, float]]:
     """The stump of each round and its vote; arguments as in `rounds`."""
     yield from boost(features.best_stump, features.layout.is_positive, n_most, asymmetry, balance)
+
+
+def rounds(
+    responses: BitResponses | Responses, n_most: int, asymmetry: float = 1.0, balance: bool = True
+) -> Iterator[tuple[int, float]]:
+    """In each round the learner of least weighted error: its index, and its vote log((1 - e) / e).
+
+    The learners stay as they were trained under equal weights, so a round is one pass over the bits.
+    With `asymmetry` above 1 a missed positive costs that many false positives, divided over `n_most` rounds, as in
+    `AsymBoost`. With `balance` both classes start with one half of
+    the weight, as Viola and Jones have it; without it all samples start with equal weights. Stops early at a learner
+    without error, or if none is better than chance.
+
+    >>> bits = BitResponses.from_responses(np.array([[1, 0, 0], [1, 1, 1]], dtype=bool), np.array([True, True, False]))
+    >>> [(j, round(vote, 3)) for j, vote in rounds(bits, 1)]
+    [(0, 1.099)]
+    """
+    is_positive = responses.layout.is_positive
+
+    def best(D: NDArray[np.float64]) -> tuple[int, NDArray[np.bool_]]:
+        j = int(np.argmin(responses.weighted_errors(D)))
+        return j, responses.row(j) == is_positive
+
+    yield from boost(best, is_positive, n_most, asymmetry, balance)
+
+
+def boost(
+    best: Callable[[NDArray[np.float64]], tuple[Learner, NDArray[np.bool_]]],
+    is_positive: NDArray[np.bool_],
+    n_most: int,
+    asymmetry: float,
+    balance: bool,
+) -> Iterator[tuple[Learner, float]]:
+    """Rounds of AdaBoost; `best` returns the learner of least error under weights, and which samples it gets right."""
+    up = asymmetry ** (0.5 / n_most)
+    tilt = np.where(is_positive, up, 1 / up)
+    n = len(is_positive)
+    D = balanced(is_positive, np.ones(n, dtype=np.int64)) if balance else np.full(n, 1 / n)
+    for _ in range(n_most):
+        D = D * tilt
+        D /= D.sum()
+        learner, right = best(D)
+        error = float(D[~right].sum())
+        if error >= 0.5:
+            return
+        error = max(error, SMALLEST_ERROR)
+        yield learner, math.log((1 - error) / error)
+        if error == SMALLEST_ERROR:
+            return
+        D = reweighted(D, right, error)
+
+
+@dataclass
+class Boosting:
+    """AdaBoost, or with an `asymmetry` above 1 AsymBoost, over trained weak learners.
+
+    With `balance` both classes start with the same weight; without it all samples do.
+    """
+
+    asymmetry: float = 1.0
+    balance: bool = True
+    votes: list[float] = field(default_factory=list, init=False, repr=False)
+
+    def rounds(self, responses: Responses, n_most: int) -> Iterator[int]:
+        """Indices of the selected learners, at most `n_most`; one may be selected more than once."""
+        self.votes = []
+        for j, vote in rounds(responses, n_most, self.asymmetry, self.balance):
+            self.votes.append(vote)
+            yield j
+
+    def vote(self, responses: Responses, chosen: Indices) -> FixedVote:  # noqa: ARG002
+        """The strong classifier of Viola and Jones: at least half of the sum of weights."""
+        votes = np.array(self.votes[: len(chosen)])
+        return FixedVote(votes, float(votes.sum()) / 2)
