@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.drawn_sets import van_set
 
 import whet
@@ -12,6 +13,7 @@ from whet.detector.detector import Detector
 from whet.errors import CannotLearnError, ModelFileError, RecordError
 from whet.io.annotations.formats import read_annotations
 from whet.io.image_files import as_rgb
+from whet.training.learning import LearningInput, learn_from
 
 pytestmark = pytest.mark.slow
 
@@ -161,6 +163,31 @@ def test_an_object_that_no_window_fits_is_kept_as_a_sample(images, trained):
     (record,) = trained.new_records(as_rgb(image.path), flat, True)
     assert (record.kind, record.kind_name, len(record)) == ("sample", "object", 0)
     assert len(record.keeps.crops.of(OBJECT)) == 1
+
+
+def test_crops_are_samples_of_the_next_refit_and_correct_nothing(images, trained, tmp_path):
+    paths = []
+    for number, image in enumerate(images[1][20:23]):
+        x1, y1, x2, y2 = image.objects[0].astype(int).tolist()
+        paths.append(tmp_path / f"{number}.png")
+        Image.fromarray(as_rgb(image.path)[y1:y2, x1:x2]).save(paths[-1])
+    run = learn_from(trained, LearningInput(crops=paths), refit=True, force=True)
+    assert run.report.n_examples == 3
+    assert {record.kind for record in run.detector.records} == {"sample"}
+    assert run.is_refit_kept
+    assert run.detector.only.model.votes.n_weak == trained.only.model.votes.n_weak
+    run.detector.unlearn(run.detector.records)
+    assert run.detector.to_bytes() == trained.to_bytes()
+    with pytest.raises(CannotLearnError, match="count once"):
+        learn_from(trained, LearningInput(crops=paths), weight=2)
+
+
+def test_a_model_that_counts_examples_stays_as_it_is():
+    face = whet.load("face")
+    before = face.to_bytes()
+    update = face.refit()
+    assert update.before == update.after
+    assert face.to_bytes() == before
 
 
 def test_a_stripped_detector_finds_the_same_and_learns_no_more(images, trained, steps):

@@ -249,7 +249,7 @@ def refit(
     whet learn does this by itself. Use this command after whet unlearn, whet merge or whet learn --no-refit. The result
     depends on the set of samples alone: the same for any order of learning, and as if nothing unlearned had ever been
     learned. No images are needed. The model keeps small crops of objects and backgrounds for this; whet strip
-    removes them.
+    removes them. A model that learns by counting, such as face, has learned already, and stays as it is.
 
     \b
     Examples:
@@ -270,6 +270,8 @@ def refit(
         estimates = {"before": estimate_fields(update.before), "after": estimate_fields(update.after)}
         say_json({"estimate": estimates, "unsatisfied": len(update.unsatisfied), "model": str(target)})
     elif not quiet:
+        if all(shape.counts_examples for shape in made.shapes()):
+            say("This model learns by counting: it has learned everything already, and stays as it is.")
         if update.before is not None and update.after is not None:
             say(f"On other images before: {update.before}")
             say(f"On other images after:  {update.after}")

@@ -100,8 +100,8 @@ def learn(
     found, at once. Some seconds later, the model is made again from the samples that it keeps, with the new ones: it
     does better on all other images, too (--no-refit leaves that to a later whet refit). In annotated images, each box
     is the object, and each detection of the base model away from all boxes is a false positive; in negatives, each
-    detection of the base model is. Crops (--positives) are no corrections: they count as further training examples. Use
-    the same minimum score and sizes as for detection.
+    detection of the base model is. Crops (--positives) are no corrections: they are further training examples. Use the
+    same minimum score and sizes as for detection.
 
     The corrections are stored in the model; whet log lists them and whet unlearn removes them. The model is written in
     one step at the end, and keeps what others have written in the meantime. Ctrl-C changes nothing.

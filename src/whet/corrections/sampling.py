@@ -47,6 +47,13 @@ def with_samples(record: Record, model: Model, offset: BoxOffset, pyramid: Pyram
     return replace(record, kept=Kept(crops, region).to_bytes())
 
 
+def object_sample(model: Model, offset: BoxOffset, pixels: Pixels, image: str, box: Floats) -> Record:
+    """An object that the next refit trains on, and that corrects nothing."""
+    crop = Crop.cut(OBJECT, bytes.fromhex(image), pixels, box, offset.windows(box[None])[0], model.window)
+    x1, y1, x2, y2 = map(float, box)
+    return Record("sample", image, (x1, y1, x2, y2), True, kept=Kept(Crops.from_iterable([crop])).to_bytes())
+
+
 def _beside(model: Model, offset: BoxOffset, pyramid: Pyramid, box: Floats) -> Boxes:
     """Windows (n, 4) that the base nearly takes for the object (4,), but that only overlap it: no object is there."""
     spans = Region.cut(model, pyramid, pyramid.overlapping(box, TOUCHING, offset)).spans

@@ -380,10 +380,11 @@ class Detector:
         before. Nothing learned means the model of the training. `progress` receives the name of a step and the share
         of it that is done.
 
-        Returns estimates before and after, on held-out samples. Raises `CannotLearnError` for a detector that keeps no
-        samples, and for a class with several shapes.
+        A model that learns by counting (`face`, and all of `--features haar,lbp`) has learned already, and its
+        operating points have followed: it stays as it is. Returns estimates before and after, on held-out samples.
+        Raises `CannotLearnError` for another detector that keeps no samples, and for its classes with several shapes.
         """
-        several = [name for name, shapes in self._classes.items() if len(shapes) > 1]
+        several = [name for name, shapes in self._classes.items() if len(shapes) > 1 and not shapes[0].counts_examples]
         if several:
             raise CannotLearnError(
                 f"the class {several[0]} has several shapes, whose scores must compare: only a class with one shape "

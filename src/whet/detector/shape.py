@@ -265,15 +265,14 @@ class ShapeDetector:
         unsatisfied = tuple(after.records[key] for key in after.corrected.unsatisfied)
         return Update(added, before.estimate(self._reporting), after.estimate(self._reporting), unsatisfied)
 
+    @property
+    def counts_examples(self) -> bool:
+        """Whether the model learns by counting, at once: there is nothing to make again."""
+        return not family_of(self.base.model.family).refit
+
     def check_can_refit(self) -> None:
-        """Raise `CannotLearnError` if no samples are kept, or if the family does not learn from them."""
-        model = self.base.model
-        if not family_of(model.family).refit:
-            raise CannotLearnError(
-                f"a model of the family {model.family!r} is not made again from samples: it learns by counting "
-                "(whet learn --positives, in Python learn_patches), and corrections hold at once"
-            )
-        if self.base.crops is None:
+        """Raise `CannotLearnError` for a model that learns from samples, and keeps none."""
+        if self.base.crops is None and not self.counts_examples:
             raise CannotLearnError(
                 "this detector keeps no samples to be made again from: corrections hold at once, for what looks like "
                 "them; train again with the setting samples='keep', the default, to learn from more"
@@ -284,7 +283,7 @@ class ShapeDetector:
         state = self._state
         self.check_can_refit()
         distinct, learned = state.records.distinct, state.to_learn
-        if not self.needs_refit:
+        if self.counts_examples or not self.needs_refit:
             return Update((), (now := state.estimate(self._reporting)), now)
         refit = compared = None
         if learned:

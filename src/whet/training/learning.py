@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from whet.arrays import Pixels
 from whet.corrections.box_windows import ALIGNED, SAME, example_record
 from whet.corrections.records import Record, check_site, image_hash
+from whet.corrections.sampling import object_sample
 from whet.detector.base import setbacks
 from whet.detector.detector import Detector, nearest_shape
 from whet.detector.shape import ShapeDetector
 from whet.detector.state import Update
-from whet.errors import BoxError, DataNotFoundError, UnreadableImageError
+from whet.errors import BoxError, CannotLearnError, DataNotFoundError, UnreadableImageError
 from whet.evaluation.runs import EvaluationRun, evaluate_on
 from whet.images.boxes import BoxOffset, box_iou, intersection_over_first
 from whet.images.pyramid import Pyramid, WindowIndex, level_at
@@ -221,14 +222,14 @@ class LearningReport:
         self.undetected += [f"{marked.path}: box {_as_text(box)}" for box in left.tolist()]
 
     def add_crop(self, detector: Detector, path: Path, weight: int, texts: dict[str, str]) -> None:
-        """Count a crop that one object fills as an ordinary example; one that fits no window is skipped."""
-        grey = self.read(detector, path)
-        if grey is None:
+        """Learn a crop that one object fills as an ordinary example; one that fits no window is skipped."""
+        pixels = self.read(detector, path)
+        if pixels is None:
             return
         shapes = detector.shapes()
-        nearest = nearest_shape(shapes, np.array([[0.0, 0.0, grey.shape[1], grey.shape[0]]])).item()
+        nearest = nearest_shape(shapes, np.array([[0.0, 0.0, pixels.shape[1], pixels.shape[0]]])).item()
         try:
-            record = crop_record(shapes[nearest], grey, weight)
+            record = crop_record(shapes[nearest], pixels, weight)
         except BoxError as error:
             self.skipped_boxes.append(f"{path}: {error}")
             return
@@ -242,22 +243,26 @@ def _as_text(box: Sequence[float]) -> str:
     return ",".join(f"{value:.6g}" for value in (x1, y1, x2 - x1, y2 - y1))
 
 
-def crop_record(detector: ShapeDetector, grey: Pixels, weight: int = 1) -> Record:
-    """An example of a grey image (height, width) that one object fills; it counts `weight` times.
+def crop_record(detector: ShapeDetector, pixels: Pixels, weight: int = 1) -> Record:
+    """An example of an image that one object fills, which counts `weight` times; of a detector with samples, a sample.
 
-    The window is the one whose reported box is nearest to the whole image. Raises `BoxError` where it is far from it.
+    The window of an example is the one whose reported box is nearest to the whole image. Raises `BoxError` where it is
+    far from it.
 
     >>> from whet.detector.storage import load
     >>> crop_record(load("face").only, np.zeros((9, 9), np.uint8))
     Traceback (most recent call last):
     whet.errors.BoxError: got a crop of 9 x 9 pixels; expected one that is at least about 27 x 30 and of that shape
     """
-    (height, width), (rows, columns) = detector.window, grey.shape
-    whole = np.array([[0.0, 0.0, columns, rows]])
+    (height, width), (rows, columns) = detector.window, pixels.shape[:2]
+    whole, image = np.array([[0.0, 0.0, columns, rows]]), image_hash(pixels)
+    if detector.base.crops is not None:
+        sample = object_sample(detector.base.model, detector.box_offset, pixels, image, whole[0])
+        return replace(sample, base_id=detector.base_id)
     x1, y1, x2, y2 = detector.box_offset.windows(whole)[0].tolist()
     scale = min(sqrt((y2 - y1) / height * (x2 - x1) / width), rows / height, columns / width)
     if scale >= 1:
-        level = level_at(grey, scale)
+        level = level_at(pixels, scale)
         y, x = (
             int(np.clip(round((first + last) / 2 / zoom - side / 2), 0, room - side))
             for first, last, zoom, side, room in (
@@ -268,8 +273,8 @@ def crop_record(detector: ShapeDetector, grey: Pixels, weight: int = 1) -> Recor
         index = WindowIndex(np.array([scale]), np.array([y], np.intp), np.array([x], np.intp))
         box = detector.box_offset.boxes(level.boxes(index.y, index.x, detector.window))
         if box_iou(box, whole)[0, 0] >= ALIGNED:
-            pyramid = Pyramid(grey.shape, detector.window, (scale,), (level,))
-            record = example_record(detector.base.model, pyramid, image_hash(grey), whole[0], index, True, weight)
+            pyramid = Pyramid(pixels.shape, detector.window, (scale,), (level,))
+            record = example_record(detector.base.model, pyramid, image, whole[0], index, True, weight)
             assert record is not None  # only negatives without contrast are left out
             return replace(record, base_id=detector.base_id)
     size = detector.box_offset.size
@@ -353,7 +358,11 @@ def learn_from(
     Traceback (most recent call last):
     whet.errors.DataNotFoundError: got no image to learn from; 1 could not be read: nowhere.png cannot be ...
     """
-    detector.check_can_learn(examples=bool(given.crops))
+    detector.check_can_learn(examples=bool(given.crops) and not detector.can_refit)
+    if weight != 1 and detector.can_refit:
+        raise CannotLearnError(
+            f"got weight {weight}; crops of this detector are samples of the next refit, which count once: leave it out"
+        )
     check_site(site)
     images, unread = given.examples.images, given.examples.unread
     if not len(given):
