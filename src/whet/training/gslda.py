@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,9 +181,7 @@ class CascadeFitting(Fitting):
         return CascadeModel(self.prepared.choice.window, (*stages, trained), config.min_sigma)
 
     def _model(self, training: Training) -> CascadeModel | None:
-        model = training.model
-        assert model is None or isinstance(model, CascadeModel)
-        return model
+        return cast("CascadeModel | None", training.model)
 
     def _best_stage(
         self, training: Training, inside: tuple[Windows, Windows], outside: tuple[Windows, Windows]

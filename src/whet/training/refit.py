@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import repeat
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -215,8 +216,7 @@ class _Compared:
 def keep_samples(training: Training, base: DetectorBase, scanned: ScannedImages) -> DetectorBase:
     """The base with crops to make it again from: all objects, the hardest negatives, and held-out false positives."""
     prepared, config = training.prepared, training.prepared.config
-    choice, model = prepared.choice, base.model
-    assert isinstance(model, TreeModel)
+    choice, model = prepared.choice, cast("TreeModel", base.model)
     samples = training.samples
     windows = samples.all_negatives
     votes = model.votes.unlimited
