@@ -913,7 +913,8 @@ def learning_sentence() -> str:
     run = next(run for run in results("benchmark-learning")["runs"] if run["set"] == "inria_person")
     first, learned, trained = (f"{run[part]['average_precision']:.2f}" for part in ("first", "learned", "all"))
     return (
-        f"People have an average precision of {first} with 20 boxes, {learned} with 80 more learned, {trained} trained"
+        f"For people in street images, average precision is {first} with 20 boxes, {learned} after 80 more were learned, "
+        f"and {trained} trained on all 100"
     )
 
 
