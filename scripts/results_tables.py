@@ -913,8 +913,8 @@ def learning_sentence() -> str:
     run = next(run for run in results("benchmark-learning")["runs"] if run["set"] == "inria_person")
     first, learned, trained = (f"{run[part]['average_precision']:.2f}" for part in ("first", "learned", "all"))
     return (
-        f"For people in street images, average precision is {first} with 20 boxes, {learned} after 80 more were learned, "
-        f"and {trained} trained on all 100"
+        f"For people in street images, average precision is {first} with 20 boxes, {learned} after 80 more were "
+        f"learned, and {trained} trained on all 100"
     )
 
 
