@@ -63,10 +63,7 @@ CROPS_AT_ONCE = 100
 # A detection in the crop of an object finds it from this IoU on; one in that of a background is the one that it shows.
 FOUND, SHOWN = 0.5, 0.3
 # The threshold of the model is the sum of votes that this share of the held-out backgrounds stays below.
-LOWEST = 0.05
-# Below the lowest positive by this share of the distance between the classes, windows are rejected while that threshold
-# is not known: kept negatives are the hardest, so that this distance is smaller than in a training.
-SLACK = 2.0
+LOWEST = 0.25
 # Sizes at which a crop is scanned, as shares of that of its window.
 SMALLER, LARGER = 0.8, 1.3
 # Called with the name of a step and the share of it that is done.
@@ -112,13 +109,12 @@ def grow_again(
         progress=lambda n: progress("growing trees", n / n_trees),
     )
     validation = cut.cross_validate(settings, workers, lambda n: progress("validation", n / (n_trees * FOLDS)))
-    limits = rejection_by_slack(trees, SLACK)
+    limits = rejection_by_slack(trees)
     loose = tree_model(trees, window, limits, float(limits[-1]))
     held_out = [(crop, box) for crop, box in cut.boxes if crop.role == HELD_OUT]
     scan = partial(_best_in_crop, offset=cut.choice.box_offset)
-    best = [found.score / found.gain for found in _each(scan, loose, held_out, threads) if found]
-    sums = np.array(best) + float(loose.votes.threshold[0])
-    least = float(np.quantile(sums, LOWEST) if len(sums) else rejection_by_slack(trees)[-1])
+    sums = [found.score + float(loose.votes.threshold[0]) for found in _each(scan, loose, held_out, threads) if found]
+    least = float(np.quantile(sums, LOWEST)) if sums else float(limits[-1])
     unseen = validation.unseen_scores(samples.positives, trees)
     model = tree_model(trees, window, rejection_of_accepted(trees, unseen, least), least)
     score_of = _unseen_scores(cut, validation, trees, model, threads)

@@ -201,9 +201,9 @@ class _Grower:
 # --- Rejection thresholds ---------------------------------------------------------------------------------------------
 
 
-def rejection_by_slack(trees: BoostedTrees, slack: float = SLACK) -> Floats:
+def rejection_by_slack(trees: BoostedTrees) -> Floats:
     """Rejection thresholds (trees,) from the scores of the samples that trees were grown on."""
-    return trees.lowest - slack * (trees.median - trees.median_negative)
+    return trees.lowest - SLACK * (trees.median - trees.median_negative)
 
 
 def rejection_of_accepted(trees: BoostedTrees, unseen: Floats, least: float) -> Floats:
