@@ -52,6 +52,10 @@ class UnreadableImageError(WhetError, ValueError):
     """A file or an array is not an image, is truncated, or is too large."""
 
 
+class ImageMemoryError(UnreadableImageError):
+    """An image, or what a model finds in it, needs more memory than a scan may take."""
+
+
 class AnnotationError(WhetError, ValueError):
     """Annotations are invalid, have an ambiguous format, or cannot be represented in the output format."""
 

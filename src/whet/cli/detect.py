@@ -86,6 +86,10 @@ def detect(
     ids: Annotated[
         Path | None, typer.Option(metavar="FILE", help="COCO file with the image ids for --format coco.")
     ] = None,
+    max_memory: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="MB", help="Megabytes that a scan may take (default: 1250, or a quarter of all)."),
+    ] = None,
     threads: options.Threads = None,
     scheduler: options.Scheduler = None,
     n_workers: options.NWorkers = None,
@@ -97,7 +101,8 @@ def detect(
     detection is right, if the model can estimate it. To correct false positives, add a column (or key) wrong with 1 for
     each of them, and run whet learn --detections.
 
-    Images that cannot be read are skipped and listed at the end; the exit code is then 5.
+    Images that cannot be read, or do not fit into memory, are skipped and listed at the end; the
+    exit code is then 5.
 
     \b
     Examples:
@@ -130,6 +135,7 @@ def detect(
             workers=workers,
             max_detections=max_detections,
             fast=fast,
+            max_memory=None if max_memory is None else max_memory * 1_000_000,
             **options.scan_options(min_size, max_size, scale_factor, step, threads, min_score),
         )
         # Lines that appear one by one on a terminal are progress enough, and a bar would be mixed up with them.

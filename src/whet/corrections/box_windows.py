@@ -263,7 +263,7 @@ def _copies_in_context(
     """Copies (`COPIES`, height, width[, 3]) of one window with this many pixels around it."""
     level = pyramid.level(scale)
     if not context:
-        return _copies(level.image, y, x, pyramid.window, rng)
+        return _copies(level.pixels, y, x, pyramid.window, rng)
     height, width = (side + 2 * context for side in pyramid.window)
     rim = pyramid.step + max(height, width) // 16
     pixels = level.patch(y - context - rim, x - context - rim, (height + 2 * rim, width + 2 * rim))

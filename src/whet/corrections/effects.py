@@ -27,7 +27,7 @@ from whet.images.detections import FiredWindows
 from whet.images.pyramid import Pyramid, WindowIndex
 from whet.models.contract import Model
 from whet.models.responses import Responses, Votes
-from whet.parallel.threads import for_each_block
+from whet.parallel.threads import blocks, for_each_block
 
 Integers = NDArray[np.integer]
 
@@ -184,6 +184,8 @@ HIGHEST = 1e60
 # more than 0.6, and none more than 1.2. With all limits 0.5 and 1 lower, the face detector's scan takes 2.6 and 7 times
 # as long.
 FARTHEST = 1.25
+# Windows whose responses are compared with corrections at a time: whatever a model accepts, memory is bounded.
+AT_ONCE = 1 << 13
 # Effects that are kept of one model.
 MOST_EFFECTS = 10_000
 
@@ -278,11 +280,13 @@ class Corrected:
         windows = self.model.scan(pyramid, self.lowered, fast=fast, threads=threads)
         if self.known is None:
             return windows
-        responses, _ = self.model.responses(pyramid, windows.index)
-        scores = windows.scores
-        if self.lowered is not None:
-            scores = scanned_scores(self.model, pyramid, windows.index, responses, fast)
-        scores = self.known.decide(responses, scores, threads)
+        scores = windows.scores.copy()
+        for rows in blocks(len(windows), AT_ONCE):
+            index = windows.index.take(rows)
+            responses, _ = self.model.responses(pyramid, index)
+            if self.lowered is not None:
+                scores[rows] = scanned_scores(self.model, pyramid, index, responses, fast)
+            scores[rows] = self.known.decide(responses, scores[rows], threads)
         accepted = scores > -np.inf
         return replace(windows.take(accepted), scores=scores[accepted])
 

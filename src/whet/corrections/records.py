@@ -295,28 +295,57 @@ def check_site(site: str) -> None:
 
 
 def check_record(record: Record, base_id: str, n_weak: int) -> None:
-    """Raise `RecordError` unless a record was made for a base with this id, fits it, and a file can hold it."""
+    """Raise `RecordError` unless a record was made for a base with this id, fits it, and a file gives it back.
+
+    This is the validation of records: of those of files, and of those that are added.
+    """
     if record.base_id != base_id:
         raise RecordError(
-            f"record {record.id[:8]} belongs to the base {record.base_id[:12] or '(none)'}, this detector has "
+            f"record {_shown(record)} belongs to the base {str(record.base_id)[:12] or '(none)'}, this detector has "
             f"{base_id[:12]}: use a detector of that base"
         )
     if len(record.index) != len(record) or (len(record) and record.responses.n_weak != n_weak):
         raise RecordError(
-            f"record {record.id[:8]} does not fit this detector of {n_weak} weak learners: it belongs to another base, "
-            "or was altered"
+            f"record {_shown(record)} does not fit this detector of {n_weak} weak learners: it belongs to another "
+            "base, or was altered"
         )
     try:
-        Record.from_table(record.table(), base_id)
-        check_index(record.index)
-    except (ModelFileError, ValueError, TypeError, AttributeError) as error:
-        raise RecordError(f"record {record.id[:8]} cannot be saved: {error}; it was altered") from error
+        _check_facts(record)
+        _check_windows(record)
+    except (ModelFileError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise RecordError(f"record {_shown(record)} cannot be saved: {error}; it was altered") from error
 
 
-def check_index(index: WindowIndex) -> None:
-    """Raise ValueError for windows that no image has."""
-    if not (np.isfinite(index.scale) & (index.scale > 0)).all() or (np.minimum(index.y, index.x) < 0).any():
+def _shown(record: Record) -> str:
+    """The first characters of the id, for messages."""
+    try:
+        return record.id[:SHORTEST_ID]
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        return "(without an id)"
+
+
+def _check_facts(record: Record) -> None:
+    """Raise ValueError, or what it runs into, unless a file gives back the same facts, and they have this id."""
+    stored = Record.from_table(record.table(), record.base_id)
+    for name in _FACTS - {"windows"} | {"site"}:
+        given, kept = getattr(record, name), getattr(stored, name)
+        if given != kept:
+            raise ValueError(f"{name} is {given!r:.60}, a file would have {kept!r:.60}")
+    if not isinstance(record.kept, bytes):
+        raise ValueError(f"kept is a {type(record.kept).__name__}; expected bytes")
+    if replace(record).id != record.id:
+        raise ValueError("it has the id of another record")
+
+
+def _check_windows(record: Record) -> None:
+    """Raise ValueError for windows that no image has, and for responses of more than all weak learners."""
+    index, most = record.index, np.iinfo(INDEX["y"]).max
+    places = np.stack([index.y, index.x])
+    if not (np.isfinite(index.scale) & (index.scale > 0)).all() or ((places < 0) | (places > most)).any():
         raise ValueError("a window of a record lies outside of any image")
+    stored = Responses.from_bytes(record.responses.to_bytes(), record.responses.n_weak)
+    if not np.array_equal(stored.words, record.responses.words):
+        raise ValueError("responses of a record are not those of its weak learners")
 
 
 def as_coco(records: Sequence[Record]) -> dict[str, Any]:

@@ -19,16 +19,18 @@ from whet.arrays import Bools, Boxes, Indices, Pixels
 from whet.corrections.records import Record, Records, check_site, newest_first
 from whet.corrections.reference import Estimate
 from whet.detector import model_file
-from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance, Reporting
+from whet.detector.base import DEFAULT_POINT, LONGEST_CLASS, DetectorBase, Provenance, Reporting
 from whet.detector.shape import DetectOptions, LearnOptions, ScanSettings, ShapeDetector, learn_settings
 from whet.detector.state import Update, checked_records
 from whet.errors import (
     CannotExportError,
     CannotLearnError,
     CannotMergeError,
+    ImageMemoryError,
     RecordError,
     SeveralClassesError,
     UnknownClassError,
+    UnreadableImageError,
 )
 from whet.images.boxes import BoxOffset, box_iou
 from whet.images.detections import GROUPING, IOU, ONLY_CLASS, Detections, group_shapes, merge_shapes
@@ -204,6 +206,11 @@ class Detector:
         looks at every window instead; `fast=True` does this with other cascades, too, at the risk of missing objects.
         Channel detectors and steps above 1 are scanned in one pass.
 
+        An image is enlarged to 100 megapixels at most. A scan takes `max_memory` bytes (1.25 GB, or a quarter of a
+        smaller machine's memory), the image and all `threads` included: where keeping everything would take more, it
+        looks at one part of the image after the other, and finds the same. What still does not fit is an
+        `ImageMemoryError`.
+
         Colour arrays are RGB; pass `color="bgr"` for those of `cv2.imread`. Results do not depend on the number of
         `threads`. A list or tuple of images gives a list of detections.
         """
@@ -213,6 +220,14 @@ class Detector:
         return self._detect(image, scan)
 
     def _detect(self, image: ImageLike, scan: ScanSettings) -> Detections:
+        try:
+            return self._detect_classes(image, scan)
+        except UnreadableImageError:
+            raise
+        except MemoryError as error:
+            raise ImageMemoryError(f"the machine has too little memory for this image: {error}") from error
+
+    def _detect_classes(self, image: ImageLike, scan: ScanSettings) -> Detections:
         # By how windows lie on levels: the image, and the levels of its pyramid.
         known: dict[Grid, tuple[Pixels, dict[float, Level]]] = {}
 
@@ -773,7 +788,9 @@ def nearest_shape(shapes: Sequence[ShapeDetector], boxes: Boxes) -> Indices:
 
 def is_class_name(name: object) -> bool:
     """Whether a name can stand after the colon of `signs.whet:stop`, and name a folder."""
-    return isinstance(name, str) and bool(name.strip(". ")) and name.isprintable() and not set("/\\:") & set(name)
+    if not isinstance(name, str) or len(name) > LONGEST_CLASS:
+        return False
+    return bool(name.strip(". ")) and name.isprintable() and not set("/\\:") & set(name)
 
 
 def check_class_name(name: object) -> None:
@@ -781,9 +798,10 @@ def check_class_name(name: object) -> None:
 
     >>> check_class_name("a/b")
     Traceback (most recent call last):
-    ValueError: got the class name 'a/b'; expected a printable text without / \\ and :, and not only dots
+    ValueError: got the class name 'a/b'; expected a printable text without / \\ and :, not only dots, ...
     """
     if not is_class_name(name):
         raise ValueError(
-            f"got the class name {name!r}; expected a printable text without / \\ and :, and not only dots"
+            f"got the class name {name!r:.300}; expected a printable text without / \\ and :, not only dots, of "
+            f"at most {LONGEST_CLASS} characters"
         )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.corrections.kept import Crops
-from whet.corrections.records import INDEX, Records, check_index
+from whet.corrections.records import INDEX, Records
 from whet.corrections.reference import Reference
 from whet.detector.base import DetectorBase
 from whet.detector.model_header import MOST_BYTES, Contents, Header
@@ -224,7 +224,6 @@ def _records(header: Header, tensors: Tensors, n_weak: int) -> Records:
         rows = slice(end - n, end)
         scale, y, x = (tensors[f"records.{name}"][rows] for name in INDEX)
         index = WindowIndex(scale, y.astype(np.intp), x.astype(np.intp))
-        check_index(index)
         records.append(replace(record, index=index, responses=every.take(rows), kept=data[first:last]))
     ids = [record.id for record in records]
     if ids != sorted(set(ids)):

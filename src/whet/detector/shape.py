@@ -33,6 +33,7 @@ from whet.errors import (
 from whet.images.boxes import BoxOffset
 from whet.images.detections import GROUPING, IOU, ONLY_CLASS, Detections, Grouping, report
 from whet.images.pyramid import SCALE_FACTOR, SMALLEST, Level, Pyramid
+from whet.images.scan_memory import default_max_memory
 from whet.io.image_files import as_grey, as_rgb
 from whet.models.contract import Counts, Model, family_of
 from whet.parallel.workers import ALL_THREADS, Workers
@@ -82,6 +83,7 @@ class ScanSettings:
     max_detections: int | None = None
     color: ColorOrder = "rgb"
     threads: int | None = None
+    max_memory: int | None = None
 
     def __post_init__(self) -> None:
         _check_number("scale_factor", self.scale_factor)
@@ -90,6 +92,8 @@ class ScanSettings:
         for name, size in (("min_size", self.min_size), ("max_size", self.max_size)):
             if size is not None:
                 _check_number(name, size, " of pixels: the longer side of a box")
+        if self.max_memory is not None:
+            _check_number("max_memory", self.max_memory, " of bytes", whole=True)
         if self.max_detections is not None:
             wanted = " of at least 1, or None for all"
             _check_number("max_detections", self.max_detections, wanted, whole=True)
@@ -108,6 +112,7 @@ class ScanOptions(TypedDict, total=False):
     grouping: Grouping | None
     color: ColorOrder
     threads: int | None
+    max_memory: int | None
 
 
 class DetectOptions(ScanOptions, total=False):
@@ -127,6 +132,7 @@ class LearnOptions(TypedDict, total=False):
     step: int
     color: ColorOrder
     threads: int | None
+    max_memory: int | None
     min_score: float | str | None
 
 
@@ -593,6 +599,7 @@ class ShapeDetector:
             grid=self.base.model.grid,
             shared=shared,
             threads=scan.threads,
+            max_memory=default_max_memory() if scan.max_memory is None else scan.max_memory,
         )
 
     def pixels(self, image: ImageLike, color: ColorOrder = "rgb") -> Pixels:

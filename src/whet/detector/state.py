@@ -98,9 +98,10 @@ class Update:
 
 def checked_records(records: Iterable[Record], base: DetectorBase) -> Records:
     """Records as a set; raises `RecordError` or `CannotLearnError` where a detector of this base cannot learn one."""
-    new = Records.from_iterable(records)
-    for record in new.values():
+    given = list(records)
+    for record in given:
         check_record(record, base.base_id, base.model.votes.n_weak)
+    new = Records.from_iterable(given)
     if new:
         base.check_can_learn(examples=any(record.kind == "example" for record in new.values()))
     return new

@@ -128,13 +128,23 @@ def check_file_name(path: str | PathLike[str]) -> None:
         )
 
 
+def to_sound_bytes(detector: Detector) -> bytes:
+    """The bytes of a detector's file, read back: what does not load must not replace what does."""
+    data = detector.to_bytes()
+    try:
+        Detector.from_bytes(data)
+    except ModelFileError as error:
+        raise ModelFileError(f"the file would not load ({error}); nothing was written") from error
+    return data
+
+
 def save(detector: Detector, path: str | PathLike[str]) -> None:
     """Write a detector to a file, or its class into the file of several; see `Detector.save`."""
     from whet.io.files import locked
 
     check_file_name(path)
     with locked(class_in_file(path)[0]):
-        _write(detector, detector.to_bytes(), path)
+        _write(detector, path)
 
 
 @contextmanager
@@ -156,13 +166,12 @@ def edit(path: str | PathLike[str]) -> Iterator[Detector]:
         detector = load_file(path)
         before = detector.to_bytes()
         yield detector
-        after = detector.to_bytes()
-        if after != before:
-            _write(detector, after, path)
+        if detector.to_bytes() != before:
+            _write(detector, path)
 
 
-def _write(detector: Detector, data: bytes, path: str | PathLike[str]) -> None:
-    """Write a detector as these bytes, unless the file has changed since the detector was loaded or saved."""
+def _write(detector: Detector, path: str | PathLike[str]) -> None:
+    """Write a detector, unless the file has changed since the detector was loaded or saved."""
     from whet.io.files import write_locked
 
     file, class_name = class_in_file(path)
@@ -183,7 +192,7 @@ def _write(detector: Detector, data: bytes, path: str | PathLike[str]) -> None:
         every = _from_bytes(file, now)
         every.shapes(class_name)  # or an error that lists the classes
         new = {name: (detector.shapes() if name == class_name else every.shapes(name)) for name in every.classes}
-        data = Detector(new).to_bytes()
+    data = to_sound_bytes(detector if class_name is None else Detector(new))
     write_locked(file, data)
     detector.files.pop(file.resolve(), None)
     detector.files[file.resolve()] = _digest(data)

@@ -18,7 +18,7 @@ from whet.corrections.records import image_hash
 from whet.detector.detector import Detector
 from whet.detector.shape import DetectOptions, ScanOptions
 from whet.detector.storage import load
-from whet.errors import DataNotFoundError, UnreadableImageError
+from whet.errors import DataNotFoundError, ImageMemoryError, UnreadableImageError
 from whet.evaluation.advice import TARGET_RATE, Advice, Findings, advise
 from whet.evaluation.error_kinds import ErrorReport, count_errors
 from whet.evaluation.evaluation import (
@@ -34,7 +34,7 @@ from whet.evaluation.evaluation import (
 from whet.images.detections import Detections
 from whet.io.annotations.annotation import HELD_OUT_PARTS, AnnotatedImage, Annotations
 from whet.io.annotations.formats import read_annotations
-from whet.io.files import short_hash
+from whet.io.files import short_hash, shown_name
 from whet.parallel.workers import Threads, Workers, lost_image, workers_from
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def detect_many(
 def _detect(path: Path, detector: Detector, options: DetectOptions) -> DetectedImage:
     try:
         return DetectedImage(path, detector.detect(path, **options))
+    except ImageMemoryError as error:
+        return DetectedImage(path, None, ImageMemoryError(f"{shown_name(path)}: {error}"))
     except UnreadableImageError as error:
         return DetectedImage(path, None, error)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, floor, log
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -15,11 +15,16 @@ from whet._kernels.pixel_sums import resample, transposed
 from whet.arrays import Bools, Floats, Indices
 from whet.arrays import Pixels as Pixels
 from whet.images.boxes import BoxOffset, box_iou
-from whet.parallel.threads import for_each_block
+from whet.images.scan_memory import ScanMemory, most_windows
+from whet.parallel.threads import available_threads, for_each_block
 
 SCALE_FACTOR = 1.2
 # A larger enlargement adds no information, and takes sixteen times the memory.
 SMALLEST = 0.25
+# Pixels of the largest level that an image is enlarged to: those of the largest image that is read.
+MOST_ENLARGED = 100_000_000
+# Colours of larger images (bytes) are resized one by one, to the same bits: a third of the memory, in the same time.
+MOST_AT_ONCE = 1 << 26
 # A factor of 1.01 between the smallest windows and an image of 30,000 pixels has some 850 levels.
 MOST_LEVELS = 1000
 
@@ -30,7 +35,9 @@ class Level:
 
     Windows also lie in a `padding` of this many pixels around it, in which edge pixels repeat. Places count from the
     corner of the padding. What a model computes of a level with a `source` is resampled from that level; its own image
-    is black then, and only its size counts. `kept` is what models have computed of the level, by name.
+    is black then, and only its size counts. `kept` is what models have computed of the level, by name. The image of a
+    level with an `original` is black, too: it is made of that when it is asked for, and neither it nor what models
+    compute of it is kept.
     """
 
     image: Pixels
@@ -39,6 +46,12 @@ class Level:
     padding: int = 0
     source: Level | None = None
     kept: dict[str, Pixels] = field(default_factory=dict, repr=False)
+    original: Resizable | None = field(default=None, repr=False)
+
+    @property
+    def is_in_parts(self) -> bool:
+        """Whether models look at one part after the other, and keep nothing: all of it would take too much memory."""
+        return (self.original or (self.source and self.source.original)) is not None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -50,25 +63,37 @@ class Level:
         kept = {name: self.kept[name] for name in names}
         return replace(self, image=_black(self.image.shape), source=None, kept=kept)
 
-    @cached_property
+    @property
     def pixels(self) -> Pixels:
         """The image; of a level with a `source`, that one's image made larger."""
-        return self.image if self.source is None else resized(self.source.image, self.image.shape[:2])
+        if self.original is not None:
+            return self.original.resized(self.image.shape[:2])
+        if self.source is None:
+            return self.image
+        return resized(self.source.pixels, self.image.shape[:2]) if self.is_in_parts else self._enlarged
 
-    def patch(self, y: int, x: int, window: tuple[int, int]) -> Pixels:
-        """The pixels of the window (height, width) at (y, x): edge pixels repeat outside; inside it is no copy."""
+    @cached_property
+    def _enlarged(self) -> Pixels:
+        return resized(cast(Level, self.source).image, self.image.shape[:2])
+
+    def patch(self, y: int, x: int, window: tuple[int, int], pixels: Pixels | None = None) -> Pixels:
+        """The pixels of the window (height, width) at (y, x): edge pixels repeat outside; inside it is no copy.
+
+        `pixels` are those of the level, where they are known.
+        """
+        pixels = self.pixels if pixels is None else pixels
         top, left, (height, width) = y - self.padding, x - self.padding, window
-        rows, columns = self.pixels.shape[:2]
+        rows, columns = pixels.shape[:2]
         if min(top, left) >= 0 and top + height <= rows and left + width <= columns:
-            return self.pixels[top : top + height, left : left + width]
-        places = np.arange(top, top + height).clip(0, rows - 1), np.arange(left, left + width).clip(0, columns - 1)
-        return np.asarray(self.pixels[np.ix_(*places)])
+            return pixels[top : top + height, left : left + width]
+        return _with_edges(pixels, top, left, window)
 
     def patches(self, y: Indices, x: Indices, window: tuple[int, int]) -> Pixels:
         """The pixels (n, height, width[, 3]) of windows at these places."""
+        pixels = self.pixels
         if self.padding:
-            return np.array([self.patch(*place, window) for place in zip(y.tolist(), x.tolist(), strict=True)])
-        cut = np.lib.stride_tricks.sliding_window_view(self.pixels, window, axis=(0, 1))[y, x]
+            return np.array([self.patch(*place, window, pixels) for place in zip(y.tolist(), x.tolist(), strict=True)])
+        cut = np.lib.stride_tricks.sliding_window_view(pixels, window, axis=(0, 1))[y, x]
         return cut if cut.ndim == 3 else np.moveaxis(cut, 1, -1)
 
     def boxes(self, y: Indices, x: Indices, window: tuple[int, int]) -> Floats:
@@ -116,6 +141,9 @@ class Grid:
     With colour, one more level lies between each two: what a model computes of it is resampled from the next level.
     `context` are pixels around a window that its responses depend on. Windows with a wide margin overlap even where
     their objects stand side by side: with `by_object`, they are grouped by the boxes that are reported for them.
+
+    A model keeps `kept` bytes of each pixel of a level, padding included, and needs `working` bytes of each while it
+    computes them (see `whet.images.scan_memory`).
     """
 
     cell: int = 1
@@ -123,6 +151,8 @@ class Grid:
     is_colour: bool = False
     context: int = 0
     by_object: bool = False
+    kept: float = 0.0
+    working: float = 0.0
 
 
 class Span(NamedTuple):
@@ -139,6 +169,7 @@ class Pyramid:
     """The levels of an image (height, width) on which windows (height, width) are moved by `step` pixels.
 
     `stack` has the pixels (n, height, width[, 3]) of level number s at s - 1, where levels are patches of one size.
+    More than `most_windows` that a model accepts do not fit into the memory of a scan; None is no limit.
 
     >>> pyramid = Pyramid.from_image(np.zeros((50, 60), np.uint8), (24, 24), scale_factor=1.5)
     >>> [level.image.shape for level in pyramid.levels]
@@ -156,6 +187,7 @@ class Pyramid:
     levels: tuple[Level, ...]
     step: int = 1
     stack: Pixels | None = None
+    most_windows: int | None = None
 
     @classmethod
     def from_image(
@@ -170,13 +202,16 @@ class Pyramid:
         grid: Grid | None = None,
         shared: dict[float, Level] | None = None,
         threads: int | None = None,
+        max_memory: int | None = None,
     ) -> Pyramid:
         """The levels at which windows cover objects from `min_size` to `max_size`, largest level first.
 
         Sizes are the longer side of an object in pixels of the image. Objects grow by `scale_factor` from the
         window's own size on: the limits choose among these levels and do not move them. Only a `min_size` below the
-        window's own adds levels, on which the image is enlarged. `grid` is that of the model: `step` counts its cells.
-        `shared` are levels by scale that another pyramid of this image has, with the same grid; new ones are added.
+        window's own adds levels, on which the image is enlarged, to 100 megapixels at most. `grid` is that of the
+        model: `step` counts its cells. `shared` are levels by scale that another pyramid of this image has, with the
+        same grid; new ones are added. A scan that would take more than `max_memory` bytes looks at one part of a level
+        after the other; where that does not help, this raises `ImageMemoryError`.
         """
         shared = {} if shared is None else shared
         grid = Grid() if grid is None else grid
@@ -190,12 +225,19 @@ class Pyramid:
         shape = image.shape[0], image.shape[1]
         if not grid.is_colour:
             scales = level_scales(shape, window, scale_factor, min_size, max_size)
-            return cls(shape, window, tuple(scales), tuple(levels_at(image, scales, shared, threads)), step)
+            memory = scan_memory(shape, window, scales, scales, grid, threads)
+            in_parts = memory.is_in_parts(max_memory)
+            levels = levels_at(image, scales, shared, threads, in_parts=in_parts)
+            return cls(shape, window, tuple(scales), tuple(levels), step, None, most_windows(max_memory))
         _check_scale_factor(scale_factor)
         factor = scale_factor**0.5
         scales = level_scales(shape, window, factor, min_size, max_size, grid.padding)
-        levels = _levels_with_between(image, scales, factor, shared, grid.padding, threads)
-        return cls(shape, window, tuple(scales), tuple(levels), step * grid.cell)
+        made = [factor**power for power in _even_powers(scales, factor)]
+        memory = scan_memory(shape, window, made, sorted({*made, *scales}), grid, threads)
+        in_parts = memory.is_in_parts(max_memory)
+        levels = _levels_with_between(image, scales, factor, shared, grid.padding, threads, in_parts=in_parts)
+        most = most_windows(max_memory)
+        return cls(shape, window, tuple(scales), tuple(levels), step * grid.cell, None, most)
 
     def patches(self, index: WindowIndex) -> Pixels:
         """The pixels (n, height, width[, 3]) of windows."""
@@ -204,7 +246,7 @@ class Pyramid:
             return self.stack[index.scale.astype(np.intp) - 1, y : y + height, x : x + width]
         colours = self.levels[0].image.shape[2:] if self.levels else ()
         patches = np.empty((len(index), *self.window, *colours), np.uint8)
-        for level, rows in self._by_level(index):
+        for level, rows in self.by_level(index):
             patches[rows] = level.patches(index.y[rows], index.x[rows], self.window)
         return patches
 
@@ -244,11 +286,11 @@ class Pyramid:
     def boxes(self, index: WindowIndex) -> Floats:
         """Boxes (n, 4) of windows in the image: x1, y1, x2, y2."""
         boxes = np.empty((len(index), 4))
-        for level, rows in self._by_level(index):
+        for level, rows in self.by_level(index):
             boxes[rows] = level.boxes(index.y[rows], index.x[rows], self.window)
         return boxes
 
-    def _by_level(self, index: WindowIndex) -> Iterator[tuple[Level, Indices]]:
+    def by_level(self, index: WindowIndex) -> Iterator[tuple[Level, Indices]]:
         """The levels of windows, and the numbers of the windows on each."""
         order = np.argsort(index.scale, kind="stable")
         scales, first = np.unique(index.scale[order], return_index=True)
@@ -315,17 +357,45 @@ class Pyramid:
         return int(np.clip(round((centre - length / 2) / self.step), 0, last)) * self.step
 
 
+def scan_memory(
+    shape: tuple[int, ...],
+    window: tuple[int, int],
+    made: Sequence[float],
+    scales: Sequence[float],
+    grid: Grid,
+    threads: int | None,
+) -> ScanMemory:
+    """What a scan of an image (height, width) takes: at these scales, of which images are `made` at some.
+
+    >>> memory = scan_memory((1000, 1000), (24, 24), [1.0, 1.25], [1.0, 1.25], Grid(), 2)
+    >>> memory.whole, memory.levels
+    (3640000, [(1000, 1000), (800, 800)])
+    """
+    levels, sides = [level_shape(shape, scale) for scale in made], 2 * grid.padding
+    padded = [(rows + sides, columns + sides) for rows, columns in (level_shape(shape, scale) for scale in scales)]
+    colours, n_threads = 3 if grid.is_colour else 1, threads or available_threads()
+    return ScanMemory((shape[0], shape[1]), colours, levels, padded, grid.kept, grid.working, n_threads, window)
+
+
 def levels_at(
-    image: Pixels, scales: Sequence[float], shared: dict[float, Level], threads: int | None = None, padding: int = 0
+    image: Pixels,
+    scales: Sequence[float],
+    shared: dict[float, Level],
+    threads: int | None = None,
+    padding: int = 0,
+    *,
+    in_parts: bool = False,
 ) -> list[Level]:
     """The levels of these scales; those that are not in `shared` are added to it."""
     new = [scale for scale in scales if scale not in shared]
-    source = Resizable(image)
+    # A copy of the image that others have made.
+    known = next((level.original for level in shared.values() if level.original is not None), None)
+    source = Resizable(image) if known is None else known
 
     def work(rows: slice) -> None:
-        shared[new[rows.start]] = source.level(new[rows.start], padding)
+        shared[new[rows.start]] = source.level(new[rows.start], padding, in_parts=in_parts)
 
-    for_each_block(work, len(new), 1, threads)
+    for_each_block(work, len(new), 1, 1 if in_parts else threads)
     return [shared[scale] for scale in scales]
 
 
@@ -336,11 +406,12 @@ def _levels_with_between(
     shared: dict[float, Level],
     padding: int,
     threads: int | None,
+    *,
+    in_parts: bool,
 ) -> list[Level]:
     """The levels of these scales, powers of a factor: those of odd powers have the next smaller level as source."""
-    powers = [round(log(scale) / log(factor)) for scale in scales]
-    even = sorted({power + power % 2 for power in powers})
-    exact = levels_at(image, [factor**power for power in even], shared, threads, padding)
+    powers, even = _powers(scales, factor), _even_powers(scales, factor)
+    exact = levels_at(image, [factor**power for power in even], shared, threads, padding, in_parts=in_parts)
     by_power = dict(zip(even, exact, strict=True))
     for power, scale in zip(powers, scales, strict=True):
         if scale not in shared and power in by_power:
@@ -350,6 +421,28 @@ def _levels_with_between(
             black, source = _black((rows, columns, *image.shape[2:])), by_power[power + 1]
             shared[scale] = Level(black, height / rows, width / columns, source.padding, source)
     return [shared[scale] for scale in scales]
+
+
+def _with_edges(pixels: Pixels, top: int, left: int, shape: tuple[int, int]) -> Pixels:
+    """Pixels (height, width[, 3]) of an image from (top, left) on; edge pixels repeat outside of it."""
+    (height, width), (rows, columns) = shape, pixels.shape[:2]
+    across = slice(min(max(left, 0), columns - 1), max(min(left + width, columns), 1))
+    down = np.arange(top, top + height).clip(0, rows - 1)
+    before, inside = min(max(across.start - left, 0), width - 1), across.stop - across.start
+    out = np.empty((height, width, *pixels.shape[2:]), np.uint8)
+    out[:, before : before + inside] = pixels[down, across]
+    out[:, :before] = out[:, before, None]
+    out[:, before + inside :] = out[:, before + inside - 1, None]
+    return out
+
+
+def _powers(scales: Sequence[float], factor: float) -> list[int]:
+    return [round(log(scale) / log(factor)) for scale in scales]
+
+
+def _even_powers(scales: Sequence[float], factor: float) -> list[int]:
+    """Those of the levels that images are made of: the others have the next one as source."""
+    return sorted({power + power % 2 for power in _powers(scales, factor)})
 
 
 def _black(shape: tuple[int, ...]) -> Pixels:
@@ -391,6 +484,7 @@ def level_scales(
         )
     low, high = min_size or 0.0, np.inf if max_size is None else max_size
     scales = [scale_factor**k for k in range(first, last + 1) if low <= scale_factor**k * longer <= high]
+    scales = [scale for scale in scales if scale >= 1 or shape[0] * shape[1] <= MOST_ENLARGED * scale * scale]
     rooms = [[side + 2 * padding for side in level_shape(shape, scale)] for scale in scales]
     return [scale for scale, room in zip(scales, rooms, strict=True) if room[0] >= window[0] and room[1] >= window[1]]
 
@@ -433,10 +527,12 @@ class Resizable:
     def _columns(self) -> Pixels:
         return transposed(self.image)
 
-    def level(self, scale: float, padding: int = 0) -> Level:
-        """The level of a pyramid whose pixels are `scale` times as large."""
-        image, smaller = self.image, self.resized(level_shape(self.image.shape, scale))
-        return Level(smaller, image.shape[0] / smaller.shape[0], image.shape[1] / smaller.shape[1], padding)
+    def level(self, scale: float, padding: int = 0, *, in_parts: bool = False) -> Level:
+        """The level of a pyramid whose pixels are `scale` times as large; `in_parts`, they are made when asked for."""
+        image, shape = self.image, level_shape(self.image.shape, scale)
+        smaller = _black((*shape, *image.shape[2:])) if in_parts else self.resized(shape)
+        scales = image.shape[0] / shape[0], image.shape[1] / shape[1]
+        return Level(smaller, *scales, padding, original=self if in_parts else None)
 
     def resized(self, shape: tuple[int, int]) -> Pixels:
         """The image in another size (height, width)."""
@@ -447,6 +543,13 @@ class Resizable:
             return resample(self._columns, (image.shape[0], image.shape[1]), shape)
         from PIL import Image
 
+        if image.ndim == 3 and image.nbytes > MOST_AT_ONCE:
+            out = np.empty((*shape, image.shape[2]), np.uint8)
+            for colour in range(image.shape[2]):
+                source = Image.fromarray(np.ascontiguousarray(image[:, :, colour]))
+                smaller = source.resize(shape[::-1], Image.Resampling.BILINEAR, reducing_gap=1.0)
+                out[:, :, colour] = np.asarray(smaller)
+            return out
         source = Image.fromarray(image)
         if image.ndim == 2:
             source = source.resize((shape[1], image.shape[0]), Image.Resampling.BILINEAR)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
@@ -26,6 +26,10 @@ ColorOrder = Literal["rgb", "bgr"]
 
 # Refused before any pixel is decoded: 100 megapixels of grey take 100 MB, their integral images another 800 MB.
 MAX_PIXELS = 100_000_000
+# Pillow keeps eight bytes for each row, and a level has a padding: a single row of more pixels takes gigabytes.
+MAX_SIDE = 10_000_000
+# Pixels of larger images are converted in parts of this many.
+CONVERTED_AT_ONCE = 1 << 24
 # Pillow reads others, too: EPS files start Ghostscript, whatever their suffix. The most frequent come first.
 FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "PPM", "TIFF", "WEBP", "JPEG2000", "TGA", "AVIF")
 EXIF_ORIENTATION = 0x0112
@@ -85,7 +89,7 @@ def as_array(image: ImageLike, color: ColorOrder = "rgb") -> Pixels:
     with _opened(image) as (pillow, name):
         if pillow.mode in GREY_MODES or pillow.mode.startswith("I;"):
             return _grey_from_pillow(pillow, name)
-        return np.asarray(_upright(pillow, name).convert("RGB"))
+        return _converted(_upright(pillow, name), lambda part: np.asarray(part.convert("RGB")), 3)
 
 
 def read_grey(path: Path) -> Pixels:
@@ -100,9 +104,7 @@ def read_grey(path: Path) -> Pixels:
 def read_upright(path: Path) -> Image:
     """Read an image file as a Pillow image in its own mode, rotated by its EXIF orientation."""
     with _opened(path) as (pillow, name):
-        upright = _upright(pillow, name)
-        upright.load()
-    return upright
+        return _upright(pillow, name).copy()
 
 
 def image_shape(path: Path) -> tuple[int, int]:
@@ -169,16 +171,33 @@ def _upright(image: Image, name: str) -> Image:
     from PIL import ImageOps
 
     _check_size(image.height, image.width, name)
-    return ImageOps.exif_transpose(image)
+    image.load()  # PNG files have their orientation behind the pixels; TIFF files are rotated by this
+    # No copy of an image that is upright already: it may take 400 MB.
+    return ImageOps.exif_transpose(image) if image.getexif().get(EXIF_ORIENTATION, 1) != 1 else image
 
 
 def _grey_from_pillow(image: Image, name: str) -> Pixels:
     upright = _upright(image, name)
     if upright.mode == "I":  # 16 bits in 32
-        return (np.asarray(upright).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
+        return _converted(upright, lambda part: (np.asarray(part).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
     if upright.mode == "F" or upright.mode.startswith("I;"):
-        return _grey_from_array(np.asarray(upright))
-    return np.asarray(upright.convert("L"))
+        return _converted(upright, lambda part: _grey_from_array(np.asarray(part)))
+    return _converted(upright, lambda part: np.asarray(part.convert("L")))
+
+
+def _converted(image: Image, convert: Callable[[Image], Pixels], colours: int = 0) -> Pixels:
+    """The pixels of an image, converted in parts if it is large: Pillow's copies take four bytes a pixel and more."""
+    width, height = image.size
+    if width * height <= CONVERTED_AT_ONCE:
+        return convert(image)
+    out = np.empty((height, width, colours) if colours else (height, width), np.uint8)
+    columns = min(width, CONVERTED_AT_ONCE)
+    rows = CONVERTED_AT_ONCE // columns
+    for top in range(0, height, rows):
+        for left in range(0, width, columns):
+            right, bottom = min(left + columns, width), min(top + rows, height)
+            out[top:bottom, left:right] = convert(image.crop((left, top, right, bottom)))
+    return out
 
 
 def _grey_from_array(array: NDArray[Any], color: ColorOrder = "rgb") -> Pixels:
@@ -237,6 +256,10 @@ def _check_size(height: int, width: int, name: str) -> None:
     if height * width > MAX_PIXELS:
         raise UnreadableImageError(
             f"{name} has {width} x {height} pixels; expected at most {MAX_PIXELS:,}: resize the image"
+        )
+    if max(height, width) > MAX_SIDE:
+        raise UnreadableImageError(
+            f"{name} has {width} x {height} pixels; expected at most {MAX_SIDE:,} on a side: cut the image"
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from whet.corrections.reference import Estimate
 from whet.detector.detector import Detector
+from whet.detector.storage import to_sound_bytes
 from whet.errors import ModelChangedError, ModelFileError, VideoError
 from whet.io.files import locked, write_locked
 from whet.io.video import VideoFrame
@@ -56,7 +57,7 @@ class SavedModel:
             now = self.path.read_bytes() if self.path.is_file() else None
             is_ours = now is None or _hash(now) == self._seen
             merged = tracker.detector if now is None or is_ours else self._merged(now, tracker)
-            data = merged.to_bytes()
+            data = to_sound_bytes(merged)
             write_locked(self.path, data)
         if not is_ours:
             tracker.adopt(merged)

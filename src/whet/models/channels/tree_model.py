@@ -12,10 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.cell_trees import scan_cells
-from whet.errors import CannotLearnError
+from whet.arrays import Pixels
+from whet.errors import CannotLearnError, ImageMemoryError
 from whet.images.detections import FiredWindows
 from whet.images.pyramid import Grid, Level, Pyramid, Span, WindowIndex
-from whet.models.channels.channels import CELL, GRID, N_FILTERED, Cells, cells_of, level_cells, level_channels
+from whet.images.scan_memory import WindowCount, windows_of_part
+from whet.models.channels.channels import (
+    CELL,
+    GRID,
+    N_FILTERED,
+    Cells,
+    Part,
+    cells_of,
+    level_cells,
+    level_channels,
+    part_of_level,
+)
 from whet.models.channels.channels import window_cells as window_cells
 from whet.models.contract import Area, Arrays, Counts, Family, Layout, Saved, check_layout
 from whet.models.responses import Responses, Votes
@@ -30,8 +42,8 @@ TREES = {"channel": np.uint8, "y": np.uint8, "x": np.uint8, "threshold": np.uint
 MOST_TREES = 25_000
 # Rows of windows in a task of a scan.
 BAND = 16
-# Windows whose cells are cut at a time: with the largest usual windows, 60 MB.
-AT_ONCE = 1024
+# Bytes of windows that respond at a time.
+AT_ONCE = 1 << 26
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,36 +124,79 @@ class TreeModel:
         """Windows of a pyramid that the votes accept; see `whet.models.contract.Model`."""
         votes = self.votes if votes is None else votes
         chosen = [number for number, scale in enumerate(pyramid.scales) if spans is None or scale in spans]
-        levels = [pyramid.levels[number] for number in chosen]
-        compute_cells(levels, threads)
-        tasks: list[tuple[int, NDArray[np.intp], NDArray[np.intp]]] = []
-        for number, level in zip(chosen, levels, strict=True):
+        compute_cells([pyramid.levels[number] for number in chosen if not pyramid.levels[number].is_in_parts], threads)
+        sources: dict[int, list[_Task]] = {}
+        for number in chosen:
+            level, scale = pyramid.levels[number], pyramid.scales[number]
             whole = Span(0, level.shape[0] - self.window[0] + 1, 0, level.shape[1] - self.window[1] + 1)
-            span = whole if spans is None else spans[pyramid.scales[number]]
+            span = whole if spans is None else spans[scale]
             rows = np.arange(span.top, min(span.bottom, whole.bottom), pyramid.step) // CELL
             columns = np.arange(span.left, min(span.right, whole.right), pyramid.step) // CELL
-            tasks += [(number, rows[band], columns) for band in blocks(len(rows), BAND)]
-        fired = [FiredWindows()] * len(tasks)
+            # All that is in parts of one image comes together: the image is made once.
+            source = id(level.source or level) if level.is_in_parts else 0
+            sources.setdefault(source, []).extend(self._tasks(number, level, rows, columns, pyramid.step))
+        fired, count = list[tuple[int, FiredWindows]](), WindowCount(pyramid.most_windows)
+        for tasks in sources.values():
+            fired += self._scan_tasks(votes, pyramid, tasks, count, threads)
+        by_level = sorted(fired, key=lambda part: part[0])
+        return _in_order(FiredWindows.concatenate([part for _, part in by_level]), is_mixed=set(sources) != {0})
 
-        def work(task: slice) -> None:
-            fired[task.start] = self._scan_band(votes, pyramid, *tasks[task.start])
+    def _tasks(
+        self, number: int, level: Level, rows: NDArray[np.intp], columns: NDArray[np.intp], step: int
+    ) -> list[_Task]:
+        """Bands of windows of a level, or parts of one that is looked at in parts."""
+        if not level.is_in_parts:
+            return [_Task(number, rows[band], columns) for band in blocks(len(rows), BAND)]
+        n_rows, n_columns = windows_of_part(len(rows), len(columns), self.window, step)
+        bands = blocks(len(rows), max(n_rows, 1))
+        parts = blocks(len(columns), max(n_columns, 1))
+        return [_Task(number, rows[band], columns[part]) for band in bands for part in parts]
+
+    def _scan_tasks(
+        self,
+        votes: Votes,
+        pyramid: Pyramid,
+        tasks: Sequence[_Task],
+        count: WindowCount,
+        threads: int | None,
+    ) -> list[tuple[int, FiredWindows]]:
+        """What each task finds, with the number of its level; levels that are in parts have one source."""
+        fired = [FiredWindows()] * len(tasks)
+        first = pyramid.levels[tasks[0].number] if tasks else None
+        pixels = (first.source or first).pixels if first is not None and first.is_in_parts else None
+
+        def work(block: slice) -> None:
+            task = tasks[block.start]
+            fired[block.start] = self._scan_task(votes, pyramid, task, pixels)
+            count.add(len(fired[block.start]))
 
         for_each_block(work, len(tasks), 1, threads)
-        return FiredWindows.concatenate(fired)
+        return [(task.number, part) for task, part in zip(tasks, fired, strict=True)]
 
-    def _scan_band(
-        self, votes: Votes, pyramid: Pyramid, number: int, rows: NDArray[np.intp], columns: NDArray[np.intp]
-    ) -> FiredWindows:
-        """The accepted windows in some rows of a level."""
-        level, scale = pyramid.levels[number], pyramid.scales[number]
-        cells = level_cells(level)
-        n = len(rows) * len(columns)
+    def _scan_task(self, votes: Votes, pyramid: Pyramid, task: _Task, pixels: Pixels | None) -> FiredWindows:
+        """The accepted windows of a task."""
+        level, scale = pyramid.levels[task.number], pyramid.scales[task.number]
+        if not len(task.rows) or not len(task.columns):
+            return FiredWindows()
+        part = Part(level_cells(level), 0, 0) if pixels is None else self._part(level, pixels, task)
+        n = len(task.rows) * len(task.columns)
         where, sums = np.empty((n, 2), np.int32), np.empty(n)
-        trees = _compiled(self, votes, cells.shape[1], cells.shape[2])
-        n_fired = scan_cells(cells.ravel(), cells.shape[2], rows, columns, *trees, where, sums)
-        y, x = where[:n_fired].T.astype(np.intp) * CELL
+        _, rows, columns = part.cells.shape
+        trees = _compiled(self, votes, rows, columns)
+        down, across = task.rows - part.row, task.columns - part.column
+        n_fired = scan_cells(part.cells.ravel(), columns, down, across, *trees, where, sums)
+        if not n_fired:
+            return FiredWindows(n_windows=n)
+        y, x = (where[:n_fired] + np.array([part.row, part.column], np.intp)).T * CELL
         index = WindowIndex(np.full(n_fired, scale), y, x)
         return FiredWindows(index, level.boxes(y, x, self.window), sums[:n_fired] - votes.threshold[0], n)
+
+    def _part(self, level: Level, pixels: Pixels, task: _Task) -> Part:
+        """The cells of all windows of a task."""
+        height, width = cells_of(self.window)
+        rows = range(int(task.rows[0]), int(task.rows[-1]) + height)
+        columns = range(int(task.columns[0]), int(task.columns[-1]) + width)
+        return part_of_level(level, pixels, rows, columns)
 
     def looks_at(
         self,
@@ -155,7 +210,10 @@ class TreeModel:
 
     def responses(self, pyramid: Pyramid, index: WindowIndex) -> tuple[Responses, NDArray[np.bool_]]:
         """Responses to windows of a pyramid; all have enough contrast."""
-        parts = (self.respond(window_cells(pyramid, index.take(rows))) for rows in blocks(len(index), AT_ONCE))
+        # Cells of a window, and of each tree the values, answers and leaves.
+        window_bytes = N_FILTERED * prod(cells_of(self.window)) + 40 * len(self)
+        at_once = max(AT_ONCE // window_bytes, 1)
+        parts = (self.respond(window_cells(pyramid, index.take(rows))) for rows in blocks(len(index), at_once))
         return Responses.concatenate(parts, self.votes.n_weak), np.ones(len(index), np.bool_)
 
     def respond(self, cells: Cells) -> Responses:
@@ -185,6 +243,22 @@ class TreeModel:
         return Saved({"threshold": float(self.votes.threshold[0])}, arrays)
 
 
+def _in_order(fired: FiredWindows, *, is_mixed: bool) -> FiredWindows:
+    """Windows by level, y and x: those of a level in parts come part by part."""
+    if not is_mixed:
+        return fired
+    index = fired.index
+    return fired.take(np.lexsort((index.x, index.y, index.scale)))
+
+
+class _Task(NamedTuple):
+    """Rows and columns of windows of a level, in cells."""
+
+    number: int
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+
+
 class _Compiled(NamedTuple):
     """Trees for levels of one size."""
 
@@ -198,7 +272,7 @@ class _Compiled(NamedTuple):
 @lru_cache(maxsize=64)  # the levels of some sizes of images
 def _compiled(model: TreeModel, votes: Votes, rows: int, columns: int) -> _Compiled:
     if N_FILTERED * rows * columns > np.iinfo(np.int32).max:  # kernels count in 32 bits
-        raise ValueError(
+        raise ImageMemoryError(
             f"got a level of {CELL * columns} x {CELL * rows} pixels; use a smaller image, or a larger min_size"
         )
     limits = np.ascontiguousarray(votes.limits[LEAVES - 1 :: LEAVES])

@@ -29,7 +29,7 @@ from whet.models.gslda.cascade import (
     check_count,
     check_statistics,
 )
-from whet.models.gslda.cascade_scan import is_on_grid, looked_at, scan_pyramid
+from whet.models.gslda.cascade_scan import is_on_grid, looked_at, scan_pyramid, windows_at_once
 from whet.models.responses import Responses, Votes
 
 
@@ -231,7 +231,10 @@ class CascadeModel:
 
     def responses(self, pyramid: Pyramid, index: WindowIndex) -> tuple[Responses, NDArray[np.bool_]]:
         """Responses to windows of a pyramid, and which have enough contrast."""
-        return self.cascade.respond(pyramid.patches(index))
+        parts = windows_at_once(self.cascade, len(index))
+        answers = [self.cascade.respond(pyramid.patches(index.take(rows))) for rows in parts]
+        responses = Responses.concatenate((responses for responses, _ in answers), self.votes.n_weak)
+        return responses, np.concatenate([np.empty(0, np.bool_), *(has_contrast for _, has_contrast in answers)])
 
     def count(self, responses: Responses, is_object: NDArray[np.bool_], weights: NDArray[np.int64]) -> ExampleCounts:
         """What each stage counts of examples with labels (n,), each `weights` (n,) times."""

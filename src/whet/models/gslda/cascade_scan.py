@@ -30,8 +30,10 @@ from whet._kernels.window_scan import (
 )
 from whet._kernels.window_scan import WEIGHTS as FIRST_WEIGHT
 from whet.arrays import Int32s
+from whet.errors import ImageMemoryError
 from whet.images.detections import FiredWindows
 from whet.images.pyramid import Level, Pyramid, Span, WindowIndex
+from whet.images.scan_memory import WindowCount
 from whet.models.gslda.cascade import Cascade, Stage
 from whet.models.gslda.integral import ScannedFamily
 from whet.models.gslda.pools import weak_type
@@ -177,6 +179,11 @@ COARSE = 2
 # integrals of 640 columns, 600 KB, never leave the second-level cache.
 BAND = 96
 WINDOWS_AT_ONCE = 1 << 16
+# Bytes of patches, with their integral images, that are looked at one by one.
+MOST_PATCHES = 1 << 27
+# Columns of windows of a band, a multiple of `COARSE`, and bytes of its integrals, of which each thread has one.
+MOST_COLUMNS = 1 << 15
+MOST_INTEGRALS = 1 << 28
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +208,7 @@ def scan_images(
     votes: Votes | None = None,
     step: int = 1,
     threads: int | None = None,
+    count: WindowCount | None = None,
 ) -> list[Scan]:
     """Scan the windows of several images, such as the levels of a pyramid, at every `step`-th row and column.
 
@@ -210,7 +218,7 @@ def scan_images(
 
     With `votes`, their limits count instead of the cascade's own. Otherwise, a cascade with `coarse_stages` is scanned
     in two passes at step 1: these stages on every second row and column, and `stages` on the windows that they accept
-    there and on the eight next to each.
+    there and on the eight next to each. `count` counts accepted windows.
 
     >>> from whet.models.gslda.haar import HaarKind, HaarPool
     >>> from whet.models.gslda.weak_learners import Stumps
@@ -227,18 +235,21 @@ def scan_images(
     # A step beyond the image has one window, as one as long as the image has.
     step = min(step, max((max(image.shape) for image in images), default=1) or 1)
     widest = max((image.shape[1] for image in images), default=0)
+    widest = min(widest, (MOST_COLUMNS + COARSE) * step + cascade.window[1])
     coarse = _compiled_for(cascade.coarse, widest, COARSE) if votes is None and step == 1 and cascade.coarse else None
     runnable = _compiled_for(cascade if coarse is None else cascade.coarse_last, widest, step, votes)
-    tasks = [(i, rows) for i, image in enumerate(images) for rows in _bands(*_places(image, cascade, step))]
+    tasks = [(i, *band) for i, image in enumerate(images) for band in _bands(*_places(image, cascade, step))]
     bands: list[Scan | None] = [None] * len(tasks)
 
     def work(task: slice) -> None:
-        i, rows = tasks[task.start]
-        bands[task.start] = _scan_band(runnable, coarse, images[i], rows)
+        i, rows, columns = tasks[task.start]
+        bands[task.start] = band = _scan_band(runnable, coarse, images[i], rows, columns)
+        if count is not None:
+            count.add(len(band))
 
     for_each_block(work, len(tasks), 1, threads)
     return [
-        _joined([band for (owner, _), band in zip(tasks, bands, strict=True) if owner == i and band is not None])
+        _joined([band for (owner, *_), band in zip(tasks, bands, strict=True) if owner == i and band is not None])
         for i in range(len(images))
     ]
 
@@ -246,8 +257,13 @@ def scan_images(
 def _compiled_for(cascade: Cascade, widest: int, step: int, votes: Votes | None = None) -> CompiledCascade:
     """Compile a cascade for images of at most this width."""
     layout = Layout.from_width(widest + SIMD_WIDTH * step + RUN, step, channels_of(cascade))
-    if cascade.window[0] * layout.channels * layout.line > np.iinfo(np.int32).max:  # kernels count in 32 bits
-        raise ValueError(f"got an image of {widest} columns and step={step}; expected fewer columns, or a smaller step")
+    # Kernels count in 32 bits, and every band has the integrals of a whole window.
+    if 4 * (cascade.window[0] + BAND * step) * layout.channels * layout.line > MOST_INTEGRALS:
+        height, width = cascade.window
+        raise ImageMemoryError(
+            f"got an image of {widest} columns or more for windows of {width} x {height} and step={step}; expected a "
+            "smaller image, smaller windows or a smaller step"
+        )
     return compiled(cascade, layout, cascade.votes if votes is None else votes)
 
 
@@ -257,30 +273,34 @@ def _places(image: GreyImage, cascade: Cascade, step: int) -> tuple[int, int]:
     return (rows, columns) if rows > 0 and columns > 0 else (0, 0)
 
 
-def _bands(rows: int, columns: int) -> list[slice]:
-    """Rows of windows in bands, of which each begins at a row of a coarse pass."""
-    return blocks(rows, max(BAND, WINDOWS_AT_ONCE // max(columns, 1) // COARSE * COARSE))
+def _bands(rows: int, columns: int) -> list[tuple[slice, slice]]:
+    """Rows and columns of windows in bands, of which each begins at a row and at a column of a coarse pass."""
+    n_rows = max(BAND, WINDOWS_AT_ONCE // max(min(columns, MOST_COLUMNS), 1) // COARSE * COARSE)
+    return [(band, part) for band in blocks(rows, n_rows) for part in blocks(columns, MOST_COLUMNS)]
 
 
-def _scan_band(cascade: CompiledCascade, coarse: CompiledCascade | None, image: GreyImage, rows: slice) -> Scan:
-    """Scan some rows of windows; with a `coarse` cascade, only those next to a window that it accepts."""
+def _scan_band(
+    cascade: CompiledCascade, coarse: CompiledCascade | None, image: GreyImage, rows: slice, columns: slice
+) -> Scan:
+    """Scan some rows and columns of windows; with a `coarse` cascade, only those next to a window that it accepts."""
     step, (height, width) = cascade.layout.step, cascade.window
-    n, columns = rows.stop - rows.start, (image.shape[1] - width) // step + 1
+    n_rows, n_columns = rows.stop - rows.start, columns.stop - columns.start
     candidates = None
     tested = evaluated = 0
     if coarse is not None:
-        # The first row below the band, too: the last one of the band lies next to it.
-        last = min(rows.stop, image.shape[0] - height)
-        passed = _run(coarse, image, slice(rows.start // COARSE, last // COARSE + 1))
+        # The first row and column behind the band, too: the last ones of the band lie next to them.
+        last, right = min(rows.stop, image.shape[0] - height), min(columns.stop, image.shape[1] - width)
+        around = slice(rows.start // COARSE, last // COARSE + 1), slice(columns.start // COARSE, right // COARSE + 1)
+        passed = _run(coarse, image, *around)
         tested, evaluated = passed.tested, passed.evaluated
         if not passed.found:
-            return Scan(*_NOWHERE, n * columns, tested, evaluated)
-        candidates = np.zeros((n, -(-columns // SIMD_WIDTH) + SPARE), np.uint8)
-        mark_around(passed.places, passed.found, coarse.row_step, columns, candidates)
-    run = _run(cascade, image, rows, candidates)
+            return Scan(*_NOWHERE, n_rows * n_columns, tested, evaluated)
+        candidates = np.zeros((n_rows, -(-n_columns // SIMD_WIDTH) + SPARE), np.uint8)
+        mark_around(passed.places, passed.found, coarse.row_step, n_columns, candidates)
+    run = _run(cascade, image, rows, columns, candidates)
     row, column = np.divmod(run.places[: run.found].astype(np.intp), cascade.row_step)
-    counts = n * columns, tested + run.tested, evaluated + run.evaluated
-    return Scan((rows.start + row) * step, column * step, run.scores[: run.found].copy(), *counts)
+    counts = n_rows * n_columns, tested + run.tested, evaluated + run.evaluated
+    return Scan((rows.start + row) * step, (columns.start + column) * step, run.scores[: run.found].copy(), *counts)
 
 
 class _Run(NamedTuple):
@@ -293,10 +313,17 @@ class _Run(NamedTuple):
     evaluated: int
 
 
-def _run(cascade: CompiledCascade, image: GreyImage, rows: slice, candidates: NDArray[np.uint8] | None = None) -> _Run:
-    """Scan some rows of windows: all, or those whose bits are set in `candidates` (rows, eighths and `SPARE`)."""
+def _run(
+    cascade: CompiledCascade,
+    image: GreyImage,
+    rows: slice,
+    columns: slice,
+    candidates: NDArray[np.uint8] | None = None,
+) -> _Run:
+    """Scan windows in some rows and columns: all, or those with bits in `candidates` (rows, eighths and `SPARE`)."""
     step, (height, width) = cascade.layout.step, cascade.window
-    band = np.ascontiguousarray(image[rows.start * step : (rows.stop - 1) * step + height])
+    down = slice(rows.start * step, (rows.stop - 1) * step + height)
+    band = np.ascontiguousarray(image[down, columns.start * step : (columns.stop - 1) * step + width])
     line, channels = cascade.layout.line, cascade.layout.channels
     integrals = np.empty((len(band) + 1, channels, line), dtype=np.uint32)
     if step <= 2:
@@ -305,11 +332,11 @@ def _run(cascade: CompiledCascade, image: GreyImage, rows: slice, candidates: ND
     else:
         integrate_channels(band, integrals, 1)
         sums = cascade.layout.arrange(integrals)
-    n, columns = rows.stop - rows.start, (image.shape[1] - width) // step + 1
+    n_rows, n_columns = rows.stop - rows.start, columns.stop - columns.start
     if candidates is None:
-        candidates = np.full((n, -(-columns // SIMD_WIDTH) + SPARE), 255, np.uint8)
-    windows = Windows(n, columns, cascade.row_step, cascade.inner, cascade.area, cascade.min_sigma)
-    places, scores = np.empty(n * columns, dtype=np.uint32), np.empty(n * columns)
+        candidates = np.full((n_rows, -(-n_columns // SIMD_WIDTH) + SPARE), 255, np.uint8)
+    windows = Windows(n_rows, n_columns, cascade.row_step, cascade.inner, cascade.area, cascade.min_sigma)
+    places, scores = np.empty(n_rows * n_columns, dtype=np.uint32), np.empty(n_rows * n_columns)
     factors, eight = np.empty(SIMD_WIDTH, dtype=np.float32), np.empty(SIMD_WIDTH)
     counts = scan_windows(sums, sums[line:], windows, candidates, cascade.learners, factors, eight, places, scores)
     return _Run(places, scores, *counts)
@@ -322,6 +349,9 @@ def _joined(bands: Sequence[Scan]) -> Scan:
     if not found:
         return Scan(*_NOWHERE, *counts)
     y, x, scores = (np.concatenate([getattr(band, name) for band in found]) for name in ("y", "x", "scores"))
+    if (np.diff(y) < 0).any():  # of bands beside one another
+        order = np.lexsort((x, y))
+        y, x, scores = y[order], x[order], scores[order]
     return Scan(y, x, scores, *counts)
 
 
@@ -339,8 +369,12 @@ def scan_pyramid(
     """
     if spans is not None:
         return _scan_spans(cascade, pyramid, cascade.votes if votes is None else votes, spans, threads)
-    images = [level.image for level in pyramid.levels]
-    scans = scan_images(cascade, images, votes=votes, step=pyramid.step, threads=threads)
+    scans, count = list[Scan](), WindowCount(pyramid.most_windows)
+    # All levels at once, or one after the other where all of them would take too much memory.
+    in_parts = any(level.is_in_parts for level in pyramid.levels)
+    for levels in [[level] for level in pyramid.levels] if in_parts else [pyramid.levels]:
+        images = [level.pixels for level in levels]
+        scans += scan_images(cascade, images, votes=votes, step=pyramid.step, threads=threads, count=count)
     parts = zip(scans, pyramid.levels, pyramid.scales, strict=True)
     # Most levels have no window that fires: 20 us each.
     windows = [_fired(scan, level, scale, cascade.window) for scan, level, scale in parts if len(scan)]
@@ -360,7 +394,7 @@ def _scan_spans(
     levels = [pyramid.level(scale) for scale in spans]
     images = [
         np.ascontiguousarray(
-            level.image[
+            level.pixels[
                 span.top : span.bottom + height - 1,
                 span.left : span.left + width - 1 + -(-(span.right - span.left) // SIMD_WIDTH) * SIMD_WIDTH,
             ]
@@ -386,8 +420,16 @@ def looked_at(cascade: Cascade, pyramid: Pyramid, index: WindowIndex) -> NDArray
     near = np.zeros(len(index), np.bool_)
     for y in _on_grid(index.y, last[:, 0]):
         for x in _on_grid(index.x, last[:, 1]):
-            near |= cascade.coarse.accepts(pyramid.patches(WindowIndex(index.scale, y, x)))
+            on_grid = WindowIndex(index.scale, y, x)
+            for rows in windows_at_once(cascade, len(index)):
+                near[rows] |= cascade.coarse.accepts(pyramid.patches(on_grid.take(rows)))
     return near
+
+
+def windows_at_once(cascade: Cascade, n: int) -> list[slice]:
+    """So many windows in parts whose patches, integral images and responses fit into `MOST_PATCHES` bytes."""
+    height, width = cascade.window
+    return blocks(n, max(MOST_PATCHES // (16 * height * width + 2 * cascade.n_weak), 1))
 
 
 def is_on_grid(index: WindowIndex) -> NDArray[np.bool_]:
