@@ -29,6 +29,7 @@ LONGEST_NAME = 100
 # The operating point that is used where none is named.
 DEFAULT_POINT = "default"
 
+LONGEST_CLASS = 255
 # The fact of the provenance that names the class of the objects.
 CLASS_FACT = "class"
 
@@ -66,7 +67,7 @@ class Provenance:
         'van'
         """
         name = self.facts.get(CLASS_FACT)
-        return name if isinstance(name, str) and name and name.isprintable() else None
+        return name if isinstance(name, str) and 0 < len(name) <= LONGEST_CLASS and name.isprintable() else None
 
     def with_class(self, name: str) -> Provenance:
         """The same with the name of the class; without it where the name looks like a path, which no file holds."""

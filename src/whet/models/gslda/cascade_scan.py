@@ -236,7 +236,9 @@ def scan_images(
     step = min(step, max((max(image.shape) for image in images), default=1) or 1)
     tallest, widest = (max((image.shape[axis] for image in images), default=0) for axis in (0, 1))
     widest = min(widest, (MOST_COLUMNS + COARSE) * step + cascade.window[1])
-    coarse = _compiled_for(cascade.coarse, tallest, widest, COARSE) if votes is None and step == 1 and cascade.coarse else None
+    coarse = None
+    if votes is None and step == 1 and cascade.coarse:
+        coarse = _compiled_for(cascade.coarse, tallest, widest, COARSE)
     runnable = _compiled_for(cascade if coarse is None else cascade.coarse_last, tallest, widest, step, votes)
     tasks = [(i, *band) for i, image in enumerate(images) for band in _bands(*_places(image, cascade, step))]
     bands: list[Scan | None] = [None] * len(tasks)
