@@ -490,3 +490,22 @@ def test_bad_samples_are_refused_and_change_nothing(X, y, rng):
     with pytest.raises(ValueError):  # noqa: PT011 - scikit-learn's wording
         model.partial_fit(X, y)
     assert np.array_equal(model.class_count_, before)
+
+
+@pytest.mark.parametrize("weak", ["stump", "identity"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_an_update_that_could_not_be_unlearned_is_refused(weak, value):
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+    model = OnlineGSLDA(n_weak=2, weak=weak).fit(X, y)
+    before = model.coef_.tobytes(), model.class_count_.tobytes()
+    with pytest.raises(ValueError, match="NaN"):
+        model.update(np.array([0.0, value, 1.0]), 1)
+    assert (model.coef_.tobytes(), model.class_count_.tobytes()) == before
+
+
+def test_an_update_whose_squares_overflow_is_refused():
+    rng = np.random.default_rng(4)
+    model = OnlineGSLDA(n_weak=2, weak="identity").fit(rng.normal(size=(40, 3)), np.arange(40) % 2)
+    with pytest.raises(ValueError, match="large"):
+        model.update(np.full(3, 1e200), 1)

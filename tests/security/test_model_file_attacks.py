@@ -856,3 +856,20 @@ def test_what_is_too_large_to_be_loaded_is_not_saved(monkeypatch, tmp_path, corr
             with pytest.raises(ModelFileError, match="unlearn some"):
                 made.save(tmp_path / "a.whet")
     assert (tmp_path / "a.whet").read_bytes() == corrected
+
+
+@pytest.mark.parametrize("name", ["x" * 10_000_000, "x" * 256, "a\x9b31m", "..", "a/b"])
+def test_a_class_name_that_none_can_have_does_not_load(name, sound):
+    with pytest.raises(ModelFileError):
+        from_bytes(model_file.join_classes({name: [sound], "van": [sound]}))
+
+
+@pytest.mark.parametrize("name", [["van"], {"van": 1}, None, True, "x" * 10_000_000])
+def test_a_class_that_is_no_name_does_not_load(name, sound):
+    def attack(header):
+        header["provenance"]["facts"]["class"] = name
+
+    with pytest.raises(ModelFileError):
+        from_bytes(with_header_changed(sound, attack))
+    with pytest.raises(ModelFileError):
+        from_bytes(model_file.join_classes({"van": [with_header_changed(sound, attack)], "car": [sound]}))

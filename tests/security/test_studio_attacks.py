@@ -1,5 +1,6 @@
 """The studio, and those who should not reach it or would bring it down: each test names its attack."""
 
+import asyncio
 import io
 import re
 import socket
@@ -7,6 +8,7 @@ import struct
 import tracemalloc
 import zlib
 from dataclasses import replace
+from threading import Semaphore
 from urllib.parse import quote
 
 import pytest
@@ -16,7 +18,7 @@ from tests.web.studios import PAGE, opened, served
 
 from whet.errors import UnknownItemError, UnreadableImageError
 from whet.web.gallery import MOST_UPLOAD_PIXELS, decode
-from whet.web.programs import Metrics
+from whet.web.programs import LimitedStream, Metrics
 from whet.web.security import Access, Limits, Rates, is_own
 
 # Whatever a field of a request may be called.
@@ -66,6 +68,8 @@ def test_a_server_for_all_goes_by_numbers_and_by_the_names_of_the_machine():
         {"Origin": "https://evil.example"},
         {"Origin": "http://localhost:1"},
         {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Origin": "http://[::1"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
     ],
@@ -296,3 +300,39 @@ def test_names_of_uploads_are_shown_and_never_opened(tmp_path):
 def test_other_methods_are_refused(attacked, method):
     client, _ = attacked
     assert client.request(method, "/api/state", headers=PAGE).status_code in (403, 404, 405)
+
+
+def test_a_burst_of_streams_gets_places_or_is_refused_at_once():
+    """None waits: with two places, two of twelve that ask at the same time have an answer of events."""
+
+    async def ask(app, answers):
+        ended = asyncio.Event()
+
+        async def send(message):
+            if message["type"] == "http.response.start":
+                answers.append(message["status"])
+
+        async def receive():
+            await ended.wait()
+            return {"type": "http.disconnect"}
+
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "asgi": {"spec_version": "2.0"}}
+        task = asyncio.create_task(app(scope, receive, send))
+        return task, ended
+
+    async def forever():
+        while True:
+            yield "data"
+            await asyncio.sleep(0.01)
+
+    async def burst():
+        places, answers = Semaphore(2), []
+        asked = [await ask(LimitedStream(forever(), "text/event-stream", places), answers) for _ in range(12)]
+        await asyncio.sleep(0.1)
+        assert sorted(answers) == [200, 200, *[429] * 10]
+        for _, ended in asked:
+            ended.set()
+        await asyncio.gather(*(task for task, _ in asked))
+        assert all(places.acquire(blocking=False) for _ in range(2))
+
+    asyncio.run(burst())

@@ -156,6 +156,17 @@ def test_names_and_facts_print_no_control_characters(tmp_path, monkeypatch, caps
     assert printable("a\x00\x7f\x85b\u2028") == "a\\x00\\x7f\\x85b\\u2028"
 
 
+def test_a_byte_that_is_a_control_character_of_8_bits_is_not_printed(tmp_path, scene):
+    name = os.fsencode(tmp_path) + b"/a\x9b2Jforged.png"
+    Path(os.fsdecode(name)).write_bytes(scene.read_bytes())
+    model = bull_file(tmp_path)
+    command = [sys.executable, "-m", "whet", "detect", str(model), name]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 0
+    assert b"forged" in done.stdout
+    assert b"\x9b" not in done.stdout + done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("closed_stream", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_give_no_traceback(closed_stream, tmp_path, scene):

@@ -201,7 +201,8 @@ class OnlineGSLDA(GSLDA):
     def update(self, x: Floats, label: object, weight: int = 1) -> None:
         """Learn one sample x (features,), `weight` times, in O(T^2).
 
-        For hot loops: the values of x are not checked. The weight is: a whole number of at least 0.
+        For hot loops. Values have to be finite, and without stumps their squares, too: what is not could not be
+        unlearned. The weight is a whole number of at least 0.
         """
         if not self._is_trained:
             self.partial_fit(np.asarray(x)[None], np.asarray([label]), sample_weight=[weight])
@@ -217,7 +218,11 @@ class OnlineGSLDA(GSLDA):
             if isinstance(weight, Real) and weight < 0:
                 self._refuse_if_forgetting("unlearn")
             weight = whole_weight(weight, n)
-        d.insert(self._pool.transform(np.asarray(x)), is_positive, weight)
+        values = np.asarray(x)
+        checked = values if isinstance(d.positive, BinaryStatistics) else MOST_SAMPLES * values.astype(np.float64) ** 2
+        if not np.isfinite(checked).all():
+            raise ValueError("got a sample with NaN, infinity or values too large to square; nothing was changed")
+        d.insert(self._pool.transform(values), is_positive, weight)
 
     def unlearn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Remove samples learned after the first batch, as if they had never been learned."""

@@ -335,7 +335,8 @@ def as_file_name(text: str) -> str:
 
 
 # Control characters, and marks that turn the direction of a line.
-UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+# The last range stands for bytes that are no text, which a terminal of 8 bits takes for control characters.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\udc80-\udc9f]")
 
 
 def printable(text: str) -> str:

@@ -23,7 +23,7 @@ from whet.web.gallery import decode
 from whet.web.live import LiveImage, Video
 from whet.web.page_state import detection_views
 from whet.web.schemas import Corrected, FoundView, VideoView
-from whet.web.security import Access
+from whet.web.security import Access, Receive, Scope, Send
 from whet.web.studio import Studio
 from whet.web.workspace import Workspace
 
@@ -238,32 +238,46 @@ def add_video(app: FastAPI, studio: Studio, access: Access) -> None:
     @app.get("/api/video/stream.mjpg", response_class=StreamingResponse)
     def stream() -> Response:
         """The video with its detections, as MJPEG."""
-        live = video().live
-        if not viewers.acquire(blocking=False):
-            return JSONResponse({"detail": "too many viewers; close another page, and try again"}, 429)
-        return StreamingResponse(_parts(live, viewers), media_type="multipart/x-mixed-replace; boundary=frame")
+        return LimitedStream(_parts(video().live), "multipart/x-mixed-replace; boundary=frame", viewers)
 
 
-async def _parts(live: LiveImage, viewers: Semaphore) -> AsyncIterator[bytes]:
+class LimitedStream(StreamingResponse):
+    """Floods: a stream takes a place as it is sent, and gives it back whatever ends it; without one, it is refused.
+
+    All requests of a burst would pass a check that comes before.
+    """
+
+    def __init__(self, content: AsyncIterator[str] | AsyncIterator[bytes], media_type: str, places: Semaphore) -> None:
+        super().__init__(content, media_type=media_type)
+        self._places = places
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream, or the refusal."""
+        if not self._places.acquire(blocking=False):
+            refusal = {"detail": "too many streams are open; close another page, and try again"}
+            await JSONResponse(refusal, 429)(scope, receive, send)
+            return
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._places.release()
+
+
+async def _parts(live: LiveImage) -> AsyncIterator[bytes]:
     """The images of a video with boundaries; the boundary follows each image directly, because browsers wait for it."""
     images = live.jpegs()
-    try:
-        yield BOUNDARY[2:]
-        while (jpeg := await run_in_threadpool(next, images, None)) is not None:
-            yield b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(jpeg) + jpeg + BOUNDARY
-    finally:
-        viewers.release()
+    yield BOUNDARY[2:]
+    while (jpeg := await run_in_threadpool(next, images, None)) is not None:
+        yield b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(jpeg) + jpeg + BOUNDARY
 
 
 def add_events(app: FastAPI, workspace: Workspace, access: Access) -> None:
     """Add the stream of events."""
-    streams = asyncio.Semaphore(access.limits.streams)
+    streams = Semaphore(access.limits.streams)
 
     @app.get("/api/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
     async def events(request: Request) -> Response:
         """Changes as server-sent events."""
-        if streams.locked():
-            return JSONResponse({"detail": "too many streams are open; close another page, and try again"}, 429)
 
         async def as_text() -> AsyncIterator[str]:
             # events that a slow client has not read
@@ -277,17 +291,16 @@ def add_events(app: FastAPI, workspace: Workspace, access: Access) -> None:
             def receive(event: dict[str, Any]) -> None:
                 loop.call_soon_threadsafe(put, event)
 
-            async with streams:
-                with workspace.events.subscribed(receive):
-                    yield f"data: {json.dumps({'type': 'state', 'revision': workspace.revision})}\n\n"
-                    while not await request.is_disconnected():
-                        try:
-                            # seconds without an event after which one says that the server is there
-                            event = await asyncio.wait_for(waiting.get(), 10.0)
-                        except TimeoutError:
-                            event = {"type": "alive"}
-                        if event["type"] == "end":
-                            return
-                        yield f"data: {json.dumps(event)}\n\n"
+            with workspace.events.subscribed(receive):
+                yield f"data: {json.dumps({'type': 'state', 'revision': workspace.revision})}\n\n"
+                while not await request.is_disconnected():
+                    try:
+                        # seconds without an event after which one says that the server is there
+                        event = await asyncio.wait_for(waiting.get(), 10.0)
+                    except TimeoutError:
+                        event = {"type": "alive"}
+                    if event["type"] == "end":
+                        return
+                    yield f"data: {json.dumps(event)}\n\n"
 
-        return StreamingResponse(as_text(), media_type="text/event-stream")
+        return LimitedStream(as_text(), "text/event-stream", streams)

@@ -136,10 +136,18 @@ def check_origin(method: str, headers: dict[bytes, bytes]) -> Refusal | None:
     site = headers.get(b"sec-fetch-site", b"none")
     origin = headers.get(b"origin")
     own = headers.get(b"host", b"").lower()
-    is_ours = origin is None or urlsplit(origin.decode("latin-1")).netloc.lower().encode("latin-1") == own
+    is_ours = origin is None or _host_of(origin) == own
     if site in (b"same-origin", b"none") and is_ours:
         return None
     return Refusal(403, "the request comes from a page of another site; expected the studio's own page: open that one")
+
+
+def _host_of(origin: bytes) -> bytes | None:
+    """Host and port of an Origin header; None for what is no address."""
+    try:
+        return urlsplit(origin.decode("latin-1")).netloc.lower().encode("latin-1")
+    except ValueError:  # such as "http://["
+        return None
 
 
 def check_type(method: str, path: str, headers: dict[bytes, bytes]) -> Refusal | None:

@@ -234,10 +234,12 @@ def scan_images(
         raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
     # A step beyond the image has one window, as one as long as the image has.
     step = min(step, max((max(image.shape) for image in images), default=1) or 1)
-    widest = max((image.shape[1] for image in images), default=0)
+    tallest, widest = (max((image.shape[axis] for image in images), default=0) for axis in (0, 1))
     widest = min(widest, (MOST_COLUMNS + COARSE) * step + cascade.window[1])
-    coarse = _compiled_for(cascade.coarse, widest, COARSE) if votes is None and step == 1 and cascade.coarse else None
-    runnable = _compiled_for(cascade if coarse is None else cascade.coarse_last, widest, step, votes)
+    coarse = None
+    if votes is None and step == 1 and cascade.coarse:
+        coarse = _compiled_for(cascade.coarse, tallest, widest, COARSE)
+    runnable = _compiled_for(cascade if coarse is None else cascade.coarse_last, tallest, widest, step, votes)
     tasks = [(i, *band) for i, image in enumerate(images) for band in _bands(*_places(image, cascade, step))]
     bands: list[Scan | None] = [None] * len(tasks)
 
@@ -254,11 +256,13 @@ def scan_images(
     ]
 
 
-def _compiled_for(cascade: Cascade, widest: int, step: int, votes: Votes | None = None) -> CompiledCascade:
-    """Compile a cascade for images of at most this width."""
+def _compiled_for(
+    cascade: Cascade, tallest: int, widest: int, step: int, votes: Votes | None = None
+) -> CompiledCascade:
+    """Compile a cascade for images of at most this height and width."""
     layout = Layout.from_width(widest + SIMD_WIDTH * step + RUN, step, channels_of(cascade))
     # Kernels count in 32 bits, and every band has the integrals of a whole window.
-    if 4 * (cascade.window[0] + BAND * step) * layout.channels * layout.line > MOST_INTEGRALS:
+    if 4 * min(cascade.window[0] + BAND * step, tallest) * layout.channels * layout.line > MOST_INTEGRALS:
         height, width = cascade.window
         raise ImageMemoryError(
             f"got an image of {widest} columns or more for windows of {width} x {height} and step={step}; expected a "
