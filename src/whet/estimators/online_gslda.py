@@ -219,8 +219,9 @@ class OnlineGSLDA(GSLDA):
                 self._refuse_if_forgetting("unlearn")
             weight = whole_weight(weight, n)
         values = np.asarray(x)
-        checked = values if isinstance(d.positive, BinaryStatistics) else MOST_SAMPLES * values.astype(np.float64) ** 2
-        if not np.isfinite(checked).all():
+        # Sums of squares of all samples that may come have to be finite.
+        most = 1e308 if isinstance(d.positive, BinaryStatistics) else float(np.sqrt(1e308 / MOST_SAMPLES))
+        if not (abs(values) <= most).all():
             raise ValueError("got a sample with NaN, infinity or values too large to square; nothing was changed")
         d.insert(self._pool.transform(values), is_positive, weight)
 
