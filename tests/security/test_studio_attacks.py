@@ -302,6 +302,12 @@ def test_other_methods_are_refused(attacked, method):
     assert client.request(method, "/api/state", headers=PAGE).status_code in (403, 404, 405)
 
 
+def test_more_boxes_than_a_request_may_have_are_refused_unread(attacked):
+    client, key = attacked
+    body = {"boxes": [[40, 30, 70, 60]] * 51, "is_object": True}
+    assert client.post(f"/api/images/{key}/labels", json=body).status_code == 422
+
+
 def test_a_burst_of_streams_gets_places_or_is_refused_at_once():
     """None waits: with two places, two of twelve that ask at the same time have an answer of events."""
 

@@ -8,9 +8,11 @@ import socket
 import sqlite3
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import httpx
+import numpy as np
 import pytest
 from tests.detectors import bull_file
 from tests.web.studios import PAGE, TIMEOUT, news_of, opened, running, scenes
@@ -216,6 +218,72 @@ def test_connections_without_number_are_refused_and_free_again(server):
             assert connection.recv(1) == b""
         connection.close()
     assert is_alive(server)
+
+
+HEAD = b"GET /api/state HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD + b"A: ", HEAD + b"\r\n"])
+def test_slow_connections_do_not_keep_others_from_being_served(server, sent):
+    """More of them than the server has places: the one that has waited longest makes room."""
+    slow = []
+    for _ in range(20):
+        slow.append(socket.create_connection(("127.0.0.1", port_of(server)), timeout=TIMEOUT))
+        slow[-1].sendall(sent)
+        assert is_alive(server)
+    for connection in slow:
+        connection.close()
+
+
+@pytest.mark.slow
+def test_two_hundred_slow_connections_beside_eight_working_clients(tmp_path):
+    """Every request is answered, with a 95th percentile of at most twice that without them, or of 50 ms."""
+    with opened(tmp_path, n=1) as (workspace, _), StudioServer(make_app(Studio(workspace))) as server:
+
+        def ask(seconds):
+            times, end = [], time.monotonic() + seconds
+            connection = http.client.HTTPConnection("127.0.0.1", port_of(server), timeout=TIMEOUT)
+            while time.monotonic() < end:
+                began = time.monotonic()
+                try:
+                    connection.request("GET", "/api/state")
+                    answer = connection.getresponse()
+                except (http.client.RemoteDisconnected, ConnectionError):  # an idle connection: clients ask again
+                    connection.close()
+                    connection.request("GET", "/api/state")
+                    answer = connection.getresponse()
+                answer.read()
+                assert answer.status == 200
+                times.append(time.monotonic() - began)
+                time.sleep(0.05)
+            return times
+
+        def measured(seconds):
+            with ThreadPoolExecutor(8) as pool:
+                return np.percentile([t for times in pool.map(ask, [seconds] * 8) for t in times], 95)
+
+        ended = threading.Event()
+
+        def attack():
+            slow = []
+            while not ended.is_set():
+                slow = [one for one in slow if not select.select([one], [], [], 0)[0]] if len(slow) >= 200 else slow
+                while len(slow) < 200:
+                    slow.append(socket.create_connection(("127.0.0.1", port_of(server)), timeout=TIMEOUT))
+                    slow[-1].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nA: ")
+                ended.wait(1)
+            for one in slow:
+                one.close()
+
+        quiet, attacker = measured(3), threading.Thread(target=attack)
+        attacker.start()
+        try:
+            attacked = measured(8)
+        finally:
+            ended.set()
+            attacker.join()
+        print(f"95th percentile: {1000 * quiet:.1f} ms, {1000 * attacked:.1f} ms with slow connections")
+        assert attacked < max(2 * quiet, 0.05)
 
 
 def test_a_port_that_is_taken_and_hosts_of_others_are_named(server):

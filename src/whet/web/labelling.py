@@ -28,8 +28,8 @@ from whet.web.schemas import Box, Corrected
 from whet.web.store import Label, StoredImage, StoredModel
 from whet.web.workspace import REVIEWED, Workspace
 
-# Boxes of one request: a user draws fewer, and each takes some milliseconds.
-MOST_BOXES = 200
+# Boxes of one request: a user draws fewer; each takes up to 35 ms, and a client waits for all of them.
+MOST_BOXES = 50
 # A detection that is as likely as this and marked wrong may be a slip. In the reference set of `face`, at the default
 # minimum score, nine of ten objects are as likely, and none of the nine other places.
 SURE = 0.98

@@ -50,7 +50,10 @@ Count = Callable[[str, str, int, float], None]
 
 @dataclass(frozen=True)
 class Limits:
-    """What one client may take: bytes of a request, seconds to send it, requests per second, connections."""
+    """What one client may take: bytes of a request, seconds to send it, requests per second, connections.
+
+    `connections` are those of all clients, `per_client` those of one address.
+    """
 
     json_bytes: int = 1_000_000
     upload_bytes: int = 25_000_000
@@ -58,7 +61,8 @@ class Limits:
     rate: float = 200.0
     burst: float = 400.0
     connections: int = 128
-    header_seconds: float = 10.0
+    per_client: int = 96
+    header_seconds: float = 5.0
     streams: int = 32
     viewers: int = 16
 

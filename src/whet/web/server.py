@@ -103,16 +103,35 @@ def is_loopback(host: str) -> bool:
 def _protocol(limits: Limits) -> type[H11Protocol]:
     """HTTP with a limit of connections, and of the time for the headers of a request.
 
-    Slow headers: a client that opens connections and sends a byte now and then would keep all of them.
+    Slow headers: a client that opens connections and sends a byte now and then would keep all of them. So where no
+    place is left, among all or for one address, the connection that has waited longest for headers makes room: only
+    requests that came keep a place. If there is none, the new connection is closed.
     """
-    open_connections: set[Any] = set()
+    open_connections: set[LimitedProtocol] = set()
+
+    def has_room(address: str) -> bool:
+        own = {one for one in open_connections if one.address == address}
+        for among, most in ((own, limits.per_client), (open_connections, limits.connections)):
+            if len(among) < most:
+                continue
+            waiting = [one for one in among if one.deadline is not None]
+            if not waiting:
+                return False
+            longest = min(waiting, key=lambda one: one.waits_since)
+            open_connections.discard(longest)
+            longest.transport.abort()
+            return True
+        return True
 
     class LimitedProtocol(H11Protocol):
         deadline: asyncio.TimerHandle | None = None
+        waits_since: float = 0.0
+        address: str = ""
 
         def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - of asyncio
             super().connection_made(transport)
-            if len(open_connections) >= limits.connections:
+            self.address = (self.client or ("", 0))[0]
+            if not has_room(self.address):
                 transport.abort()
                 return
             open_connections.add(self)
@@ -136,6 +155,7 @@ def _protocol(limits: Limits) -> type[H11Protocol]:
 
         def _await_headers(self, more: float = 0.0) -> None:
             self._headers_came()
+            self.waits_since = self.loop.time()
             self.deadline = self.loop.call_later(limits.header_seconds + more, self._give_up)
 
         def _headers_came(self) -> None:
