@@ -121,6 +121,19 @@ def test_memory_is_known_before_anything_is_allocated():
     assert all(level.is_in_parts for level in pyramid.levels)  # kernels count in 32 bits, which this exceeds
 
 
+@pytest.mark.parametrize("step", [1, 2, 3, 10])
+def test_the_integrals_of_a_band_fit_whatever_the_step(step):
+    cascade = whet.load("face").model.cascade
+    for columns in (30, 1000):
+        runnable = cascade_scan._compiled_for(cascade, 3_300_000, columns, step)
+        layout, copies = runnable.layout, 2 if step > 2 else 1
+        rows = (3_300_000 - cascade.window[0]) // step + 1
+        for band, _ in cascade_scan._bands(rows, columns // step + 1, cascade_scan._most_rows(runnable)):
+            n = (band.stop - band.start) * step + cascade.window[0]
+            least = cascade_scan.BAND * step + cascade.window[0]
+            assert copies * 4 * n * layout.channels * layout.line <= cascade_scan.MOST_INTEGRALS or n <= least
+
+
 def test_a_kernel_gets_no_place_beyond_32_bits():
     """A level of 8,000 x 8,000 cells has more than 2^31 of them in 40 channels."""
     model = random_detector().base.model
@@ -260,8 +273,8 @@ def models(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("colours", [1, 3])
-@pytest.mark.parametrize("shape", [(1, 10**8), (10**8, 1), (10**4, 10**4), (16, 6 * 10**6), (10**6, 100)])
+@pytest.mark.parametrize("colours", [3])
+@pytest.mark.parametrize("shape", [(1, 10**8), (10**4, 10**4), (16, 6 * 10**6)])
 @pytest.mark.parametrize("model", ["face", "none", "all"])
 def test_peak_memory_of_hostile_shapes(tmp_path, models, model, shape, colours):
     path = tmp_path / "hostile.png"

@@ -3,11 +3,12 @@
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from tests.detectors import bull_finder, bull_scene, false_positive
-from tests.web.studios import finder, labels_for, opened
+from tests.web.studios import finder, labels_for, opened, scene
 
 from whet.errors import CannotWriteError, ProjectClosedError, ProjectError
 from whet.web import page_state
@@ -101,10 +102,14 @@ def test_a_damaged_label_is_named(tmp_path):
         "UPDATE nodes SET parent = 1 WHERE id = 1",
         "UPDATE changes SET node = 9",
         "INSERT INTO settings VALUES ('latest', '[1]')",
+        """INSERT INTO settings VALUES ('latest', '{"0": []}')""",
+        """INSERT INTO settings VALUES ('latest', '{"0": 9}')""",
+        f"UPDATE images SET truth = '[[0, 0, 1, 1{400 * '0'}]]'",
+        "UPDATE labels SET record = x'0100000033'",
         "UPDATE settings SET value = 7 WHERE key = 'current'",
         "UPDATE images SET truth = '[[1, 2, 3]]'",
         "UPDATE images SET width = 0",
-        "UPDATE labels SET x1 = 1e300",
+        "UPDATE labels SET x1 = 9e999",
         "CREATE VIEW v AS WITH RECURSIVE t AS (SELECT 1 UNION ALL SELECT 1 FROM t) SELECT * FROM t",
     ],
 )
@@ -115,8 +120,18 @@ def test_a_project_that_no_studio_wrote_is_refused_by_name(tmp_path, statement):
         db.execute("PRAGMA ignore_check_constraints = ON")
         db.execute(statement.replace("INSERT", "INSERT OR REPLACE"))
     db.close()
-    with pytest.raises(ProjectError, match=r"bull\.studio"):
+    with pytest.raises(ProjectError, match=r"bull\.studio|label .* of the project"):
         Workspace.open(tmp_path / "bull.studio")
+
+
+def test_a_correction_that_a_model_may_have_is_in_the_project(tmp_path):
+    made = finder()
+    (record,) = made.new_records(scene(0), [[2.0, 2.0, 32.0, 32.0]], False)
+    made.add([replace(record, time=1_760_000_000_000)])  # milliseconds, from another program
+    with Workspace.open(tmp_path / "a.studio", made, name="bull") as workspace:
+        assert len(workspace.record_ids()) == 1
+    with Workspace.open(tmp_path / "a.studio") as workspace:
+        assert len(workspace.record_ids()) == 1
 
 
 def test_a_full_disk_changes_nothing_and_the_next_change_works(tmp_path):

@@ -56,7 +56,7 @@ Id = Annotated[str, Path(max_length=100)]
 NodeId = Annotated[int, Field(ge=0, le=2**53)]
 Score = Annotated[float, Field(allow_inf_nan=False)] | Annotated[str, Field(max_length=100)]
 Name = Annotated[str, Body(embed=True, min_length=1, max_length=100)]
-Client = Annotated[str, Header(alias="X-Whet-Client", max_length=200, description="The page; empty for programs.")]
+Client = Annotated[str, Header(alias="X-Whet-Client", max_length=300, description="The page; empty for programs.")]
 
 
 class Marked(BaseModel):

@@ -40,14 +40,14 @@ CREATE TABLE images (
 CREATE INDEX images_by_path ON images (path);
 CREATE TABLE nodes (
     id INTEGER PRIMARY KEY, parent INTEGER CHECK (parent < id) REFERENCES nodes,
-    time REAL NOT NULL CHECK (abs(time) < 1e12), author TEXT NOT NULL, text TEXT NOT NULL,
+    time REAL NOT NULL CHECK (abs(time) < 1e16), author TEXT NOT NULL, text TEXT NOT NULL,
     CHECK (id >= 0 AND (parent IS NULL) = (id = 0))
 ) STRICT;
 CREATE TABLE labels (
     id TEXT PRIMARY KEY NOT NULL, image TEXT, x1 REAL NOT NULL, y1 REAL NOT NULL, x2 REAL NOT NULL, y2 REAL NOT NULL,
     is_object INTEGER NOT NULL CHECK (is_object IN (0, 1)), was_found INTEGER NOT NULL CHECK (was_found IN (0, 1)),
-    author TEXT NOT NULL, time REAL NOT NULL CHECK (abs(time) < 1e12), record BLOB,
-    CHECK (-1e9 < x1 AND x1 < x2 AND x2 < 1e9 AND -1e9 < y1 AND y1 < y2 AND y2 < 1e9)
+    author TEXT NOT NULL, time REAL NOT NULL CHECK (abs(time) < 1e16), record BLOB,
+    CHECK (max(abs(x1), abs(y1), abs(x2), abs(y2)) < 9e999)
 ) STRICT;
 CREATE TABLE changes (
     node INTEGER NOT NULL REFERENCES nodes, item TEXT NOT NULL, is_added INTEGER NOT NULL CHECK (is_added IN (0, 1))
@@ -116,6 +116,10 @@ class Store:
         self._held = _exclusive(path)
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        except sqlite3.Error as error:
+            self._held.close()
+            raise ProjectError(f"{path} cannot be read: {error}; choose another file with --project") from error
+        try:
             self._db.execute("PRAGMA trusted_schema = OFF")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
@@ -233,7 +237,7 @@ class Store:
 
     def _insert_model(self, model: StoredModel) -> None:
         row = (model.id, model.base_id, model.name, model.data)
-        self._db.execute("INSERT OR IGNORE INTO models VALUES (?, ?, ?, ?)", row)
+        self._db.execute("INSERT INTO models VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", row)
 
     # Images.
 
@@ -247,7 +251,7 @@ class Store:
                 image if image.truth is None else replace(image, truth=_boxes(json.loads(str(image.truth))))
                 for image in images
             ]
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise self._damaged(f"the boxes of an image: {error}") from error
 
     def content(self, image: str) -> bytes | None:
@@ -294,10 +298,10 @@ class Store:
             branch, current = "main", 0
         try:
             latest |= {int(key): value for key, value in json.loads(self.get("latest") or "{}").items()}
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            is_sound = {current, 0} <= set(nodes) and all(nodes[end].parent == at for at, end in latest.items())
+        except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError) as error:
             raise self._damaged(f"where redo leads: {error}") from error
-        known = all(type(end) is int and nodes[end].parent == start for start, end in latest.items() if end in nodes)
-        if not (known and set(latest.values()) <= set(nodes) and {current, 0} <= set(nodes)):
+        if not is_sound:
             raise self._damaged("the current state, or one that redo leads to, is missing")
         if branch is not None and branches.get(branch) != current:
             raise self._damaged("the current branch does not end in the current state")
@@ -345,7 +349,8 @@ class Store:
         for label in labels:
             flags, record = (label.is_object, label.was_found), None if label.record is None else as_bytes(label.record)
             row = (label.id, label.image, *label.box, *flags, label.author, label.time, record)
-            self._db.execute(f"INSERT OR IGNORE INTO labels VALUES ({', '.join('?' * len(row))})", row)
+            values = ", ".join("?" * len(row))
+            self._db.execute(f"INSERT INTO labels VALUES ({values}) ON CONFLICT (id) DO NOTHING", row)
 
     def move(self, history: History, request: str | None = None) -> None:
         """Write where the project is: after an undo, a switch of branches, or a change of them."""
@@ -364,7 +369,12 @@ class Store:
     def answered(self, request: str) -> tuple[int, list[str]] | None:
         """The state that a request led to, and what it added; None for a request that is new."""
         rows = self._rows("SELECT node, added FROM requests WHERE id = ?", request)
-        return (rows[0][0], json.loads(rows[0][1])) if rows else None
+        if not rows:
+            return None
+        try:
+            return rows[0][0], [str(item) for item in json.loads(rows[0][1])]
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._damaged(f"what a request added: {error}") from error
 
 
 def _make_tables(database: sqlite3.Connection) -> None:
@@ -444,6 +454,6 @@ def _as_record(key: str, data: bytes | None) -> Record | None:
         record = from_bytes(data)
         if record.id == key:
             return record
-    except (ValueError, TypeError, KeyError, struct.error) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, struct.error) as error:
         raise ProjectError(f"the label {key[:8]} of the project is damaged: {error}; use a backup") from error
     raise ProjectError(f"the label {key[:8]} of the project does not have its own hash: it is damaged; use a backup")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from threading import RLock
@@ -39,6 +40,7 @@ from whet.corrections.effects import (
 from whet.corrections.records import Record
 from whet.corrections.reference import Estimate, HeldOutScores, item_scores, probability_by
 from whet.detector.shape import ScanSettings, ShapeDetector
+from whet.errors import ImageMemoryError
 from whet.images.detections import Detections, FiredWindows, report
 from whet.images.pyramid import Level, Pyramid, Span, WindowIndex
 from whet.models.responses import Responses
@@ -178,22 +180,28 @@ class WindowCache:
         pyramid, margin = self._pyramid(image, pixels), MARGIN
         while True:
             votes = self._model.votes.loosened(margin)
-            fired = self._model.scan(pyramid, votes, threads=self._threads)
-            if len(fired) <= 6000 or margin < LEAST_MARGIN:
-                break
+            try:
+                fired = self._model.scan(pyramid, votes, threads=self._threads)
+                if len(fired) <= 6000 or margin < LEAST_MARGIN:
+                    break
+            except ImageMemoryError:  # far too many
+                if margin < LEAST_MARGIN:
+                    raise
             margin = margin / 2 if margin > 2 * LEAST_MARGIN else 0.0
         if margin == MARGIN and self._may_be_deep(len(fired)):
             deep, n_before = self._model.votes.loosened(DEEP), len(fired)
-            more = self._model.scan(pyramid, deep, threads=self._threads)
-            votes, fired = (deep, more) if len(more) <= MOST_DEEP else (votes, fired)
-            with self._lock:
-                self._n_both = self._n_both[0] + n_before, self._n_both[1] + len(more)
+            with suppress(ImageMemoryError):
+                more = self._model.scan(pyramid, deep, threads=self._threads)
+                votes, fired = (deep, more) if len(more) <= MOST_DEEP else (votes, fired)
+                with self._lock:
+                    self._n_both = self._n_both[0] + n_before, self._n_both[1] + len(more)
         with self._lock:
             needed = self._state(ids).effects.limits(self._model.votes)
         if needed is not None and not (votes.limits <= needed).all():
             deeper = votes.lowered(needed)
-            more = self._model.scan(pyramid, deeper, threads=self._threads)
-            votes, fired = (deeper, more) if len(more) <= MOST_DEEP else (votes, fired)
+            with suppress(ImageMemoryError):
+                more = self._model.scan(pyramid, deeper, threads=self._threads)
+                votes, fired = (deeper, more) if len(more) <= MOST_DEEP else (votes, fired)
         self._keep(image, pyramid, fired, self._responses(pyramid, fired), votes.limits)
 
     def _may_be_deep(self, n: int) -> bool:

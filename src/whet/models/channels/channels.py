@@ -145,14 +145,17 @@ def cells_of(window: tuple[int, int]) -> tuple[int, int]:
 
 
 def level_channels(level: Level) -> Cells:
-    """Channels (10, rows, columns) of a level, in cells, padding included; the level keeps them."""
-    if "channels" not in level.kept:
-        if level.source is None:
-            level.kept["channels"] = _all_channels(level)
-        else:
-            shapes = level.source.image.shape[:2], level.image.shape[:2]
-            level.kept["channels"] = resampled_channels(level_channels(level.source), *shapes, level.padding)
-    return level.kept["channels"]
+    """Channels (10, rows, columns) of a level, in cells, padding included; the level keeps them if it is whole."""
+    if "channels" in level.kept:
+        return level.kept["channels"]
+    if level.source is None:
+        channels = _all_channels(level)
+    else:
+        shapes = level.source.image.shape[:2], level.image.shape[:2]
+        channels = resampled_channels(level_channels(level.source), *shapes, level.padding)
+    if not level.is_in_parts:
+        level.kept["channels"] = channels
+    return channels
 
 
 def _all_channels(level: Level) -> Cells:

@@ -240,7 +240,8 @@ def scan_images(
     if votes is None and step == 1 and cascade.coarse:
         coarse = _compiled_for(cascade.coarse, tallest, widest, COARSE)
     runnable = _compiled_for(cascade if coarse is None else cascade.coarse_last, tallest, widest, step, votes)
-    tasks = [(i, *band) for i, image in enumerate(images) for band in _bands(*_places(image, cascade, step))]
+    most = _most_rows(runnable)
+    tasks = [(i, *band) for i, image in enumerate(images) for band in _bands(*_places(image, cascade, step), most)]
     bands: list[Scan | None] = [None] * len(tasks)
 
     def work(task: slice) -> None:
@@ -277,9 +278,16 @@ def _places(image: GreyImage, cascade: Cascade, step: int) -> tuple[int, int]:
     return (rows, columns) if rows > 0 and columns > 0 else (0, 0)
 
 
-def _bands(rows: int, columns: int) -> list[tuple[slice, slice]]:
+def _most_rows(cascade: CompiledCascade) -> int:
+    """Rows of windows of a band whose integrals fit; with a step above 2, they are copied once."""
+    layout = cascade.layout
+    line_bytes = 4 * layout.channels * layout.line * (2 if layout.step > 2 else 1)
+    return (MOST_INTEGRALS // line_bytes - cascade.window[0]) // layout.step // COARSE * COARSE
+
+
+def _bands(rows: int, columns: int, most: int) -> list[tuple[slice, slice]]:
     """Rows and columns of windows in bands, of which each begins at a row and at a column of a coarse pass."""
-    n_rows = max(BAND, WINDOWS_AT_ONCE // max(min(columns, MOST_COLUMNS), 1) // COARSE * COARSE)
+    n_rows = max(BAND, min(WINDOWS_AT_ONCE // max(min(columns, MOST_COLUMNS), 1) // COARSE * COARSE, most))
     return [(band, part) for band in blocks(rows, n_rows) for part in blocks(columns, MOST_COLUMNS)]
 
 

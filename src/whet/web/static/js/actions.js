@@ -81,7 +81,8 @@ export function removeSelected() {
 }
 
 /** Whether a user drew the box, rather than judged a detection. */
-export const isDrawn = (box) => box.judgement === true && box.labels.some((label) => keyOf(label.box) !== box.key);
+export const isDrawn = (box) =>
+  box.judgement === true && (box.kind === "object" || box.labels.some((label) => keyOf(label.box) !== box.key));
 
 // Drawing.
 
@@ -135,11 +136,17 @@ export function nudge(dx, dy, isResize) {
 export const isMovable = (box) => box.judgement === true && box.labels.length === 1;
 
 /** Show where the mouse moves a user's box to; `finishMoving` learns it. */
-export function moveTo(box, to) {
-  const { image } = get();
+export function moveTo(box, to, image) {
   clearTimeout(moving?.timer);
   moving = { box, to, image, timer: null };
   set({ moved: { key: box.key, box: to } });
+}
+
+/** Leave the box where it was. */
+export function cancelMoving() {
+  clearTimeout(moving?.timer);
+  moving = null;
+  set({ moved: null });
 }
 
 /** Learn the moved box in place of the former one. */

@@ -222,6 +222,7 @@ function usePointers(svg, image, size, view, setView, shown) {
       const state = live.current;
       state.active.set(event.pointerId, at(svg, event));
       if (state.active.size > 1) {
+        if (state.gesture === "edit") actions.cancelMoving();
         state.gesture = "pinch";
         setDrawn(null);
         return;
@@ -249,9 +250,10 @@ function usePointers(svg, image, size, view, setView, shown) {
       if (state.gesture === "press" && far) state.gesture = state.grip ? "edit" : "draw";
       if (state.gesture === "touch" && far) state.gesture = "move";
       if (state.gesture === "draw") setDrawn(between(inImage(state.start), inImage(point), image));
+      if (state.gesture === "edit" && !isStillThere(state.grip)) state.gesture = null; // a key opened another image
       if (state.gesture === "edit") {
         const [dx, dy] = [0, 1].map((axis) => (point[axis] - state.start[axis]) / state.view.scale);
-        actions.moveTo(state.grip.box, edited(state.grip, dx, dy, state.image));
+        actions.moveTo(state.grip.box, edited(state.grip, dx, dy, state.image), state.image);
       }
       if (state.gesture === "move") shift(state, point[0] - former[0], point[1] - former[1]);
     },
@@ -276,6 +278,7 @@ function usePointers(svg, image, size, view, setView, shown) {
     },
     onPointerCancel(event) {
       live.current.active.delete(event.pointerId);
+      if (live.current.gesture === "edit") actions.cancelMoving();
       live.current.gesture = null;
       setDrawn(null);
     },
@@ -301,6 +304,9 @@ function gripAt(boxes, [x, y], scale) {
   }
   return null;
 }
+
+/** Whether the label that is moved is one of the open image. */
+const isStillThere = ({ box }) => get().image?.labels.some((label) => label.record_id === box.labels[0].record_id) ?? false;
 
 const edited = ({ from, sides }, dx, dy, image) =>
   sides.some(Boolean) ? stretched(from, sides, dx, dy, image) : moved(from, dx, dy, image);
