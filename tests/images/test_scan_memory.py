@@ -273,11 +273,16 @@ def models(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("colours", [3])
-@pytest.mark.parametrize("shape", [(1, 10**8), (10**4, 10**4), (16, 6 * 10**6)])
-@pytest.mark.parametrize("model", ["face", "none", "all"])
-def test_peak_memory_of_hostile_shapes(tmp_path, models, model, shape, colours):
-    path = tmp_path / "hostile.png"
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        *(("face", (1, 10**8)), ("all", (10**8, 1))),
+        *(("face", (16, 6 * 10**6)), ("all", (16, 6 * 10**6)), ("none", (10**4, 10**4))),
+    ],
+)
+def test_peak_memory_of_hostile_shapes(tmp_path, models, model, shape):
+    """One of each kind; a scan of a hundred megapixels takes most of a minute."""
+    path, colours = tmp_path / "hostile.png", 3
     write_black(path, shape, colours)
     assert path.stat().st_size < 1_000_000
     found, peak = peak_of(models[model], path)
