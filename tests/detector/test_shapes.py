@@ -16,6 +16,8 @@ from whet.images.boxes import box_iou, intersection_over_first
 from whet.images.detections import Detections, group_shapes, merge_shapes
 from whet.io.annotations.annotation import AnnotatedImage
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def image():

@@ -33,6 +33,8 @@ from whet.training.preparation import prepare_windows
 from whet.training.progress import StopReason
 from whet.training.samples import Positives
 
+pytestmark = pytest.mark.slow
+
 # The family begins here.
 
 # A pixel is compared with these, in standard deviations of its window from the mean.

@@ -35,7 +35,7 @@ from whet.training.train import train_prepared
 from whet.training.unseen import HeldOutPlaces
 from whet.training.windows import cell_window
 
-pytestmark = pytest.mark.filterwarnings("ignore:fewer than 200 different objects")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:fewer than 200 different objects")]
 QUICK = {"trees": 64, "negatives_per_round": 400, "copies_per_object": 3}
 
 

@@ -22,6 +22,8 @@ from whet.models.gslda.haar import HaarPool
 from whet.parallel.workers import Threads
 from whet.training.progress import Checkpoint, CheckpointWarning, FitFinished, FitProgress, Mining, Resumed
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

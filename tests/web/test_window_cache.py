@@ -18,6 +18,8 @@ from whet.web import cached_windows, window_cache
 from whet.web.studio import Rescan
 from whet.web.window_cache import WindowCache
 
+pytestmark = pytest.mark.slow
+
 
 def corrections(detector, images, rng, n_drawn):
     """Records of detections as both labels, and of places that somebody calls an object."""
