@@ -373,7 +373,7 @@ def is_sure(found: Detections) -> NDArray[np.bool_]:
 
 
 def kept_hint(n: int) -> str | None:
-    """What a user is told of boxes that no window of the model fits.
+    """A hint for boxes that no window of the model fits; None without any.
 
     >>> kept_hint(1)
     'this box is too small or too long for the detector as it is: it is kept, and the next training learns it'
