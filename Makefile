@@ -53,9 +53,8 @@ test: $(STAMP) packages
 
 # The fast part, in less than a minute on two quiet cores once the kernels are compiled: no test marked `slow`, fewer
 # examples of Hypothesis, and of the examples in docstrings and pages those of the library and the README.
-CHECKED ?= tests src/whet README.md
 check: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" $(CHECKED)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" tests src/whet README.md
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -22,7 +22,7 @@ def test_a_change_that_is_cut_off_leaves_the_model_before_or_after_it():
 @pytest.mark.skipif(not studio.is_available(), reason="strace is not installed, or may not trace")
 def test_a_project_whose_process_is_killed_or_whose_disk_is_full_has_what_was_acknowledged():
     """`python -m tests.faults` strikes at every system call."""
-    results = list(studio.interruptions(every=17, errors=("ENOSPC",)))
+    results = list(studio.interruptions(every=11, errors=("ENOSPC",)))
     assert {one.fault for one in results} == {"killed", "ENOSPC"}
     assert "crash" in {one.outcome.kind for one in results}
     assert [(one.operation, one.fault, one.loss) for one in results if one.loss] == []
